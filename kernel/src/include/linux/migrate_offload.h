@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Copy engines for page migration.
+ *
+ * A migrator is an engine that copies folios for migrate_pages(): DMA channels,
+ * CPU threads, firmware. The core hands it one folio at a time with submit(),
+ * rings flush() once per chunk of folios, and goes on unmapping and remapping
+ * other folios meanwhile. The migrator reports the fate of every folio with
+ * migrate_copy_done(). See Documentation/mm/migrate_offload.rst.
+ */
+#ifndef _LINUX_MIGRATE_OFFLOAD_H
+#define _LINUX_MIGRATE_OFFLOAD_H
+
+#include <linux/atomic.h>
+#include <linux/list.h>
+#include <linux/types.h>
+
+struct folio;
+struct kobject;
+struct migrate_chunk;
+struct module;
+
+/**
+ * struct migrate_copy - the copy of one folio
+ * @src: where from; locked, unmapped and free of extra references
+ * @dst: where to; locked and of the same size, seen by nobody else
+ * @stripe_bytes: cut the folio into parts of at least this many bytes;
+ *	a multiple of PAGE_SIZE
+ * @node: for the migrator's own queue
+ * @cursor: for the migrator: bytes handed to a worker so far; 0 at submit()
+ * @parts: private to the core; see migrate_copy_split()
+ * @error: private to the core
+ * @chunk: private to the core
+ *
+ * Valid from submit() until the migrate_copy_done() of its last part.
+ */
+struct migrate_copy {
+	struct folio *src;
+	struct folio *dst;
+	size_t stripe_bytes;
+	struct list_head node;
+	size_t cursor;
+	atomic_t parts;
+	int error;
+	struct migrate_chunk *chunk;
+};
+
+/**
+ * struct migrate_offload_limits - what an engine needs to be worth its while
+ * @inflight_bytes: how much must be in flight to keep the engine busy
+ * @min_bytes: a smaller call of migrate_pages() is not worth the engine
+ * @stripe_bytes: smallest part of a folio that is worth a channel or thread
+ */
+struct migrate_offload_limits {
+	size_t inflight_bytes;
+	size_t min_bytes;
+	size_t stripe_bytes;
+};
+
+/**
+ * struct migrator - a copy engine
+ * @name: how sysfs calls it; unique, at most 31 characters
+ * @owner: THIS_MODULE; pinned while the migrator is the active one
+ * @stats: private to the core
+ * @node: private to the core
+ */
+struct migrator {
+	const char *name;
+	struct module *owner;
+
+	/**
+	 * @limits: fill in what the engine needs.
+	 *
+	 * Called when the migrator is made active, or a setting changes; may
+	 * sleep. If what it says has changed since, it says so to nobody: the
+	 * answer is used until the next call.
+	 */
+	void (*limits)(struct migrator *m, struct migrate_offload_limits *l);
+
+	/**
+	 * @submit: take one folio's copy.
+	 *
+	 * Called in process context, by many tasks at once. It must neither
+	 * allocate memory with a mask that may reclaim nor wait for a copy.
+	 * The work may start at once or at the next flush().
+	 *
+	 * Return: 0 if taken: exactly one migrate_copy_done() per part follows,
+	 * from any context, perhaps before submit() returns, and in bounded
+	 * time. Else -errno (-EBUSY: full just now, -EOPNOTSUPP: not for this
+	 * engine); nothing may have touched @copy->dst for good and the CPU
+	 * copies the folio.
+	 */
+	int (*submit)(struct migrator *m, struct migrate_copy *copy);
+
+	/**
+	 * @flush: start all that was submitted by this task so far.
+	 *
+	 * Called in process context, once per chunk of folios.
+	 */
+	void (*flush)(struct migrator *m);
+
+	/**
+	 * @help: optional; do some of the engine's work in the calling task.
+	 *
+	 * Called in process context whenever the caller would wait otherwise.
+	 *
+	 * Return: true if a part was copied, false if there was nothing to do.
+	 */
+	bool (*help)(struct migrator *m);
+
+	struct migrator_stats *stats;
+	struct list_head node;
+};
+
+int migrate_offload_register(struct migrator *m);
+void migrate_offload_unregister(struct migrator *m);
+
+void migrate_copy_split(struct migrate_copy *copy, unsigned int nr_parts);
+void migrate_copy_done(struct migrate_copy *copy, int error);
+
+#endif /* _LINUX_MIGRATE_OFFLOAD_H */

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The life of one folio's copy, from submit() to its last part, and the
+ * simplest migrator: the calling CPU.
+ */
+#include <linux/export.h>
+#include <linux/mm.h>
+
+#include "internal.h"
+
+void migrate_chunk_put(struct migrate_chunk *chunk)
+{
+	if (atomic_dec_and_test(&chunk->pending))
+		complete(&chunk->done);
+}
+
+/**
+ * migrate_copy_split() - say that a copy is made in several parts
+ * @copy: a copy that is being submitted, before its first part starts
+ * @nr_parts: how many times migrate_copy_done() will be called; at least 1
+ *
+ * Without it a copy has one part.
+ */
+void migrate_copy_split(struct migrate_copy *copy, unsigned int nr_parts)
+{
+	WARN_ON_ONCE(!nr_parts);
+	atomic_set(&copy->parts, nr_parts);
+}
+EXPORT_SYMBOL_GPL(migrate_copy_split);
+
+/**
+ * migrate_copy_done() - report the fate of one part of a copy
+ * @copy: a copy that submit() has taken
+ * @error: 0 if every byte of the part is in place, or
+ *	-ETIMEDOUT: the engine is stuck and may still write to the destination.
+ *	The migrator took a reference to @copy->dst for this part before it
+ *	said so, and drops it only if the engine does finish: the core gives
+ *	the destination up and it is not reused meanwhile;
+ *	-EHWPOISON: the source is poisoned;
+ *	another -errno: the part is not copied, and the engine no longer
+ *	touches the folios.
+ *
+ * Called exactly once per part, from any context. The migrator must not touch
+ * @copy after the call for the last part.
+ */
+void migrate_copy_done(struct migrate_copy *copy, int error)
+{
+	struct migrate_chunk *chunk = copy->chunk;
+
+	/* Stuck outweighs all else: then nobody may use the destination */
+	if (error == -ETIMEDOUT)
+		WRITE_ONCE(copy->error, error);
+	else if (error)
+		cmpxchg(&copy->error, 0, error);
+
+	/* Orders the store to copy->error before the read by the chunk's owner */
+	if (atomic_dec_and_test(&copy->parts))
+		migrate_chunk_put(chunk);
+}
+EXPORT_SYMBOL_GPL(migrate_copy_done);
+
+static void cpu_limits(struct migrator *m, struct migrate_offload_limits *l)
+{
+	l->inflight_bytes = 0;
+	l->min_bytes = 0;
+	l->stripe_bytes = 0;
+}
+
+static int cpu_submit(struct migrator *m, struct migrate_copy *copy)
+{
+	migrate_copy_done(copy, folio_mc_copy(copy->dst, copy->src));
+	return 0;
+}
+
+static void cpu_flush(struct migrator *m)
+{
+}
+
+struct migrator migrate_cpu = {
+	.name = "cpu",
+	.limits = cpu_limits,
+	.submit = cpu_submit,
+	.flush = cpu_flush,
+};

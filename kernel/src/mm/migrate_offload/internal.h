@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What the parts of the copy offload share: settings, the state of one
+ * activation, the window of folios in flight, statistics.
+ */
+#ifndef _MM_MIGRATE_OFFLOAD_INTERNAL_H
+#define _MM_MIGRATE_OFFLOAD_INTERNAL_H
+
+#include <linux/completion.h>
+#include <linux/jump_label.h>
+#include <linux/kobject.h>
+#include <linux/migrate_mode.h>
+#include <linux/migrate_offload.h>
+#include <linux/spinlock.h>
+#include <linux/srcu.h>
+
+#define MIGRATE_OFFLOAD_NAME_MAX	32
+#define MIGRATE_OFFLOAD_MAX_WINDOW	BIT(18)	/* pages */
+#define MIGRATE_OFFLOAD_ALL_REASONS	(BIT(MR_TYPES) - 1)
+
+/**
+ * struct migrate_offload_settings - what the administrator asked for
+ * @reasons: mask of enum migrate_reason that may use the engine
+ * @min_bytes: smaller calls of migrate_pages() go Linux's own way; 0: auto
+ * @window_pages: pages that may be unmapped at one moment; 0: auto
+ * @chunk_pages: pages that are unmapped, copied and remapped together; 0: auto
+ * @stripe_bytes: smallest part of a folio for one channel or thread; 0: auto
+ */
+struct migrate_offload_settings {
+	unsigned long reasons;
+	unsigned long min_bytes;
+	unsigned long window_pages;
+	unsigned long chunk_pages;
+	unsigned long stripe_bytes;
+};
+
+/**
+ * struct migrate_slot - one folio in a chunk
+ * @copy: the pair of folios, and the engine's business
+ * @submitted: the engine has taken the copy
+ * @start_ns: when the unmapping began; 0 if nobody wants to know
+ */
+struct migrate_slot {
+	struct migrate_copy copy;
+	bool submitted;
+	u64 start_ns;
+};
+
+/**
+ * struct migrate_chunk - folios that are unmapped, copied and remapped together
+ * @srcs: source folios, locked and unmapped
+ * @dsts: their destinations, in the same order
+ * @nr_folios: how many
+ * @nr_pages: the same in base pages
+ * @pending: copies that the engine has not finished, and one for the submitter
+ * @done: @pending has come to 0
+ * @slots: room for as many folios as a chunk can have
+ */
+struct migrate_chunk {
+	struct list_head srcs;
+	struct list_head dsts;
+	unsigned int nr_folios;
+	unsigned long nr_pages;
+	atomic_t pending;
+	struct completion done;
+	struct migrate_slot *slots;
+};
+
+/**
+ * struct migrate_window - the memory that one task needs for what is in flight
+ * @node: in the free list of the state
+ * @slots: of all chunks
+ * @chunks: a ring of @state->nr_chunks
+ *
+ * Allocated when a migrator is made active, since a task that holds unmapped
+ * folios must not allocate.
+ */
+struct migrate_window {
+	struct list_head node;
+	struct migrate_slot *slots;
+	struct migrate_chunk chunks[];
+};
+
+/**
+ * struct migrate_offload_state - one activation of one migrator
+ * @m: the active migrator
+ * @reasons: as in the settings
+ * @min_bytes: effective
+ * @window_pages: effective
+ * @chunk_pages: effective; at most @window_pages
+ * @stripe_bytes: effective
+ * @nr_chunks: chunks in each window
+ * @lock: of @free
+ * @free: windows that no task uses
+ *
+ * Immutable but for the free list. A new setting makes a new state.
+ */
+struct migrate_offload_state {
+	struct migrator *m;
+	unsigned long reasons;
+	unsigned long min_bytes;
+	unsigned long window_pages;
+	unsigned long chunk_pages;
+	unsigned long stripe_bytes;
+	unsigned int nr_chunks;
+	spinlock_t lock;	/* of free */
+	struct list_head free;
+};
+
+/* registry.c */
+extern struct migrate_offload_state __rcu *migrate_offload_state;
+extern struct srcu_struct migrate_offload_srcu;
+
+int migrate_offload_activate(const char *name);
+ssize_t migrate_offload_show_active(char *buf);
+ssize_t migrate_offload_show_available(char *buf);
+void migrate_offload_get_settings(struct migrate_offload_settings *s);
+int migrate_offload_set(size_t offset, unsigned long value);
+
+/* stats.c */
+enum migrate_offload_stat {
+	STAT_CALLS,		/* calls of migrate_pages() that used an engine */
+	STAT_FOLIOS,		/* folios that an engine copied and that moved */
+	STAT_BYTES,
+	STAT_FALLBACK_KIND,	/* copied by the CPU: not known to be safe early */
+	STAT_FALLBACK_REFS,	/* extra references */
+	STAT_FALLBACK_BUSY,	/* engine or window pool full */
+	STAT_FALLBACK_ERROR,	/* engine failed */
+	STAT_LEFT,		/* folios left to Linux's own path */
+	STAT_QUARANTINED_BYTES,	/* lost to an engine that is stuck */
+	NR_MIGRATE_OFFLOAD_STATS
+};
+
+/**
+ * struct migrator_stats - what one migrator has done since it registered
+ * @kobj: its folder in sysfs
+ * @folios: copied and moved
+ * @bytes: the same in bytes
+ * @errors: copies that failed
+ */
+struct migrator_stats {
+	struct kobject kobj;
+	atomic_long_t folios;
+	atomic_long_t bytes;
+	atomic_long_t errors;
+};
+
+#define MIGRATE_OFFLOAD_NR_BUCKETS	24	/* the last one is open */
+
+DECLARE_STATIC_KEY_FALSE(migrate_offload_time_key);
+
+void migrate_offload_count(enum migrate_offload_stat stat, unsigned long n);
+unsigned long migrate_offload_stat(enum migrate_offload_stat stat);
+void migrate_offload_count_window(unsigned long nr_pages);
+unsigned long migrate_offload_window_max(void);
+void migrate_offload_count_time(u64 ns);
+unsigned long migrate_offload_time_bucket(unsigned int i);
+
+/* sysfs.c */
+struct migrator_stats *migrator_stats_create(const char *name);
+void migrator_stats_destroy(struct migrator_stats *stats);
+
+/* copy.c */
+extern struct migrator migrate_cpu;
+void migrate_chunk_put(struct migrate_chunk *chunk);
+
+#endif /* _MM_MIGRATE_OFFLOAD_INTERNAL_H */

@@ -1,0 +1,685 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * KUnit tests of the copy offload: shmem folios are migrated for real, with an
+ * engine that copies, fails, stalls or completes out of order on command.
+ *
+ * Not tested here: page tables (the folios are not mapped), DMA, and poison
+ * that the hardware reports. See tools/testing/selftests/migrate_offload.
+ */
+#include <kunit/test.h>
+#include <linux/delay.h>
+#include <linux/file.h>
+#include <linux/highmem.h>
+#include <linux/kthread.h>
+#include <linux/migrate.h>
+#include <linux/mm.h>
+#include <linux/pagemap.h>
+#include <linux/shmem_fs.h>
+#include <linux/swap.h>
+#include <linux/workqueue.h>
+
+#include "hooks.h"
+#include "internal.h"
+
+#define NR_FOLIOS	64
+#define ENGINE_NAME	"kunit"
+
+enum fault {
+	FAULT_NONE,		/* copy at once */
+	FAULT_REVERSE,		/* copy at flush(), the last one first */
+	FAULT_SLOW,		/* copy 50 ms after flush() */
+	FAULT_BUSY,		/* refuse */
+	FAULT_IO,		/* scribble over the destination, then fail */
+	FAULT_ONE_PART,		/* three parts, the second one fails */
+	FAULT_STUCK,		/* give up, and keep the destination */
+	FAULT_TAKE_REF,		/* copy; then somebody else takes a reference */
+};
+
+struct engine {
+	struct migrator m;
+	enum fault fault;
+	spinlock_t lock;		/* of the queue */
+	struct list_head queue;
+	struct delayed_work work;
+	struct folio *refused;		/* src that must never be submitted */
+	struct folio *src0;		/* first source submitted */
+	struct folio *stuck[NR_FOLIOS];
+	unsigned int nr_stuck;
+	unsigned int nr_submitted;
+	atomic_t nr_inflight;
+	unsigned int max_inflight;
+	bool saw_refused;
+};
+
+struct fixture {
+	struct engine engine;
+	struct file *file;
+	struct folio *before[NR_FOLIOS];
+	struct migrate_offload_settings saved;
+	struct list_head list;
+	unsigned int nr_new;
+	bool registered;
+};
+
+static void scribble(struct folio *folio)
+{
+	memset(folio_address(folio), 0xee, folio_size(folio));
+}
+
+static void engine_copy(struct engine *e, struct migrate_copy *copy)
+{
+	int error = folio_mc_copy(copy->dst, copy->src);
+
+	atomic_dec(&e->nr_inflight);
+	migrate_copy_done(copy, error);
+}
+
+static struct migrate_copy *engine_pop(struct engine *e)
+{
+	struct migrate_copy *copy = NULL;
+
+	spin_lock(&e->lock);
+	if (!list_empty(&e->queue)) {
+		copy = list_last_entry(&e->queue, struct migrate_copy, node);
+		list_del(&copy->node);
+	}
+	spin_unlock(&e->lock);
+	return copy;
+}
+
+static void engine_drain(struct engine *e)
+{
+	struct migrate_copy *copy;
+
+	while ((copy = engine_pop(e)))
+		engine_copy(e, copy);
+}
+
+static void engine_work(struct work_struct *work)
+{
+	engine_drain(container_of(work, struct engine, work.work));
+}
+
+static void engine_limits(struct migrator *m, struct migrate_offload_limits *l)
+{
+	l->inflight_bytes = SZ_1M;
+	l->min_bytes = PAGE_SIZE;
+	l->stripe_bytes = PAGE_SIZE;
+}
+
+static void engine_fail(struct engine *e, struct migrate_copy *copy, int error)
+{
+	scribble(copy->dst);
+	atomic_dec(&e->nr_inflight);
+	migrate_copy_done(copy, error);
+}
+
+static int engine_submit(struct migrator *m, struct migrate_copy *copy)
+{
+	struct engine *e = container_of(m, struct engine, m);
+
+	e->saw_refused |= copy->src == e->refused;
+	if (e->fault == FAULT_BUSY)
+		return -EBUSY;
+	if (!e->nr_submitted++)
+		e->src0 = copy->src;
+	atomic_inc(&e->nr_inflight);
+	e->max_inflight = max_t(unsigned int, e->max_inflight,
+				atomic_read(&e->nr_inflight));
+	switch (e->fault) {
+	case FAULT_REVERSE:
+	case FAULT_SLOW:
+		spin_lock(&e->lock);
+		list_add_tail(&copy->node, &e->queue);
+		spin_unlock(&e->lock);
+		break;
+	case FAULT_IO:
+		engine_fail(e, copy, -EIO);
+		break;
+	case FAULT_ONE_PART:
+		migrate_copy_split(copy, 3);
+		migrate_copy_done(copy, 0);
+		migrate_copy_done(copy, -EIO);
+		engine_fail(e, copy, 0);
+		break;
+	case FAULT_STUCK:
+		folio_get(copy->dst);
+		e->stuck[e->nr_stuck++] = copy->dst;
+		engine_fail(e, copy, -ETIMEDOUT);
+		break;
+	case FAULT_TAKE_REF:
+		if (copy->src == e->src0)
+			folio_get(copy->src);
+		fallthrough;
+	default:
+		engine_copy(e, copy);
+	}
+	return 0;
+}
+
+static void engine_flush(struct migrator *m)
+{
+	struct engine *e = container_of(m, struct engine, m);
+
+	if (e->fault == FAULT_REVERSE)
+		engine_drain(e);
+	else if (e->fault == FAULT_SLOW)
+		schedule_delayed_work(&e->work, msecs_to_jiffies(50));
+}
+
+static u8 pattern(pgoff_t index, size_t offset)
+{
+	return index * 31 + offset * 7 + (offset >> 8);
+}
+
+static void fill(struct folio *folio, pgoff_t index)
+{
+	u8 *p = folio_address(folio);
+	size_t i;
+
+	for (i = 0; i < PAGE_SIZE; i++)
+		p[i] = pattern(index, i);
+}
+
+static bool intact(struct folio *folio, pgoff_t index)
+{
+	u8 *p = folio_address(folio);
+	size_t i;
+
+	for (i = 0; i < PAGE_SIZE; i++)
+		if (p[i] != pattern(index, i))
+			return false;
+	return true;
+}
+
+static struct folio *folio_of(struct fixture *fx, pgoff_t index)
+{
+	struct folio *folio = shmem_read_folio(fx->file->f_mapping, index);
+
+	/* The page cache keeps it; nobody truncates the file */
+	if (!IS_ERR(folio))
+		folio_put(folio);
+	return folio;
+}
+
+/* A source whose extra reference was dropped, and whose bytes changed before */
+static struct folio *new_folio(struct folio *src, unsigned long private)
+{
+	struct fixture *fx = (struct fixture *)private;
+
+	if (++fx->nr_new > NR_FOLIOS && fx->engine.fault == FAULT_TAKE_REF &&
+	    src == fx->engine.src0) {
+		memset(folio_address(src), 0x55, PAGE_SIZE);
+		folio_put(src);
+		fx->engine.src0 = NULL;
+	}
+	return folio_alloc(GFP_HIGHUSER_MOVABLE, folio_order(src));
+}
+
+static unsigned int run_migration(struct fixture *fx, enum migrate_reason reason)
+{
+	unsigned int nr = 0;
+
+	migrate_pages(&fx->list, new_folio, NULL, (unsigned long)fx,
+		      MIGRATE_ASYNC, reason, &nr);
+	if (!list_empty(&fx->list))
+		putback_movable_pages(&fx->list);
+	return nr;
+}
+
+static unsigned int nr_intact(struct fixture *fx)
+{
+	unsigned int i, n = 0;
+
+	for (i = 0; i < NR_FOLIOS; i++)
+		n += intact(folio_of(fx, i), i);
+	return n;
+}
+
+static unsigned int nr_moved(struct fixture *fx)
+{
+	unsigned int i, n = 0;
+
+	for (i = 0; i < NR_FOLIOS; i++)
+		n += folio_of(fx, i) != fx->before[i];
+	return n;
+}
+
+#define set(field, value) \
+	migrate_offload_set(offsetof(struct migrate_offload_settings, field), \
+			    value)
+
+static int apply(struct migrate_offload_settings s)
+{
+	return set(chunk_pages, 0) ?: set(window_pages, s.window_pages) ?:
+	       set(chunk_pages, s.chunk_pages) ?:
+	       set(stripe_bytes, s.stripe_bytes) ?:
+	       set(min_bytes, s.min_bytes) ?: set(reasons, s.reasons);
+}
+
+static struct migrate_offload_settings small(void)
+{
+	return (struct migrate_offload_settings) {
+		.reasons = MIGRATE_OFFLOAD_ALL_REASONS,
+		.min_bytes = PAGE_SIZE,
+		.window_pages = 16,
+		.chunk_pages = 4,
+	};
+}
+
+/* An active engine, and 64 folios with known contents that are isolated */
+static void prepare(struct kunit *test, enum fault fault)
+{
+	struct fixture *fx = test->priv;
+	unsigned int i;
+
+	fx->engine.fault = fault;
+	KUNIT_ASSERT_EQ(test, 0, migrate_offload_activate(ENGINE_NAME));
+	KUNIT_ASSERT_EQ(test, 0, apply(small()));
+
+	for (i = 0; i < NR_FOLIOS; i++) {
+		fx->before[i] = folio_of(fx, i);
+		KUNIT_ASSERT_FALSE(test, IS_ERR(fx->before[i]));
+		fill(fx->before[i], i);
+	}
+	lru_add_drain_all();
+	for (i = 0; i < NR_FOLIOS; i++)
+		KUNIT_ASSERT_TRUE(test, isolate_folio_to_list(fx->before[i],
+							      &fx->list));
+}
+
+/* What every fault has in common: all bytes right, all folios moved */
+static void expect_all_moved(struct kunit *test)
+{
+	struct fixture *fx = test->priv;
+
+	KUNIT_EXPECT_EQ(test, run_migration(fx, MR_SYSCALL), NR_FOLIOS);
+	KUNIT_EXPECT_EQ(test, nr_moved(fx), NR_FOLIOS);
+	KUNIT_EXPECT_EQ(test, nr_intact(fx), NR_FOLIOS);
+	KUNIT_EXPECT_EQ(test, atomic_read(&fx->engine.nr_inflight), 0);
+}
+
+static void engine_copies_every_folio(struct kunit *test)
+{
+	struct fixture *fx = test->priv;
+	unsigned long before = migrate_offload_stat(STAT_FOLIOS);
+
+	prepare(test, FAULT_NONE);
+	expect_all_moved(test);
+	KUNIT_EXPECT_EQ(test, fx->engine.nr_submitted, NR_FOLIOS);
+	KUNIT_EXPECT_EQ(test, migrate_offload_stat(STAT_FOLIOS) - before,
+			NR_FOLIOS);
+	KUNIT_EXPECT_EQ(test, atomic_long_read(&fx->engine.m.stats->bytes),
+			NR_FOLIOS * PAGE_SIZE);
+}
+
+static void out_of_order_completion_is_right(struct kunit *test)
+{
+	prepare(test, FAULT_REVERSE);
+	expect_all_moved(test);
+}
+
+static void window_is_never_exceeded(struct kunit *test)
+{
+	struct fixture *fx = test->priv;
+
+	prepare(test, FAULT_SLOW);
+	expect_all_moved(test);
+	KUNIT_EXPECT_LE(test, fx->engine.max_inflight, small().window_pages);
+	KUNIT_EXPECT_GT(test, fx->engine.max_inflight, small().chunk_pages);
+}
+
+static void busy_engine_falls_back_to_cpu(struct kunit *test)
+{
+	unsigned long before = migrate_offload_stat(STAT_FALLBACK_BUSY);
+
+	prepare(test, FAULT_BUSY);
+	expect_all_moved(test);
+	KUNIT_EXPECT_EQ(test, migrate_offload_stat(STAT_FALLBACK_BUSY) - before,
+			NR_FOLIOS);
+}
+
+static void failed_copy_is_never_used(struct kunit *test)
+{
+	struct fixture *fx = test->priv;
+
+	prepare(test, FAULT_IO);
+	expect_all_moved(test);
+	KUNIT_EXPECT_EQ(test, atomic_long_read(&fx->engine.m.stats->errors),
+			NR_FOLIOS);
+}
+
+static void one_failed_part_fails_the_copy(struct kunit *test)
+{
+	prepare(test, FAULT_ONE_PART);
+	expect_all_moved(test);
+}
+
+static void stuck_destination_is_never_reused(struct kunit *test)
+{
+	unsigned long before = migrate_offload_stat(STAT_QUARANTINED_BYTES);
+	struct fixture *fx = test->priv;
+	struct engine *e = &fx->engine;
+	unsigned int i;
+
+	prepare(test, FAULT_STUCK);
+	expect_all_moved(test);
+	KUNIT_EXPECT_EQ(test, e->nr_stuck, NR_FOLIOS);
+	KUNIT_EXPECT_EQ(test,
+			migrate_offload_stat(STAT_QUARANTINED_BYTES) - before,
+			NR_FOLIOS * PAGE_SIZE);
+	for (i = 0; i < e->nr_stuck; i++) {
+		/* Only the engine knows the folio, and writes to it late */
+		KUNIT_EXPECT_EQ(test, folio_ref_count(e->stuck[i]), 1);
+		KUNIT_EXPECT_FALSE(test, folio_test_locked(e->stuck[i]));
+		scribble(e->stuck[i]);
+		folio_put(e->stuck[i]);
+	}
+	KUNIT_EXPECT_EQ(test, nr_intact(fx), NR_FOLIOS);
+}
+
+static void extra_reference_keeps_folio_from_engine(struct kunit *test)
+{
+	unsigned long before = migrate_offload_stat(STAT_FALLBACK_REFS);
+	struct fixture *fx = test->priv;
+
+	prepare(test, FAULT_NONE);
+	fx->engine.refused = fx->before[7];
+	folio_get(fx->before[7]);
+	KUNIT_EXPECT_EQ(test, run_migration(fx, MR_SYSCALL), NR_FOLIOS - 1);
+	folio_put(fx->before[7]);
+	KUNIT_EXPECT_FALSE(test, fx->engine.saw_refused);
+	KUNIT_EXPECT_PTR_EQ(test, folio_of(fx, 7), fx->before[7]);
+	KUNIT_EXPECT_EQ(test, nr_intact(fx), NR_FOLIOS);
+	KUNIT_EXPECT_EQ(test, migrate_offload_stat(STAT_FALLBACK_REFS) - before,
+			1);
+}
+
+/*
+ * The engine copies folio 0; then a holder of a reference writes to it and
+ * lets go. The second attempt must not use the first one's copy.
+ */
+static void retry_copies_afresh(struct kunit *test)
+{
+	struct fixture *fx = test->priv;
+	u8 *p;
+
+	prepare(test, FAULT_TAKE_REF);
+	KUNIT_EXPECT_EQ(test, run_migration(fx, MR_SYSCALL), NR_FOLIOS);
+	KUNIT_EXPECT_PTR_EQ(test, fx->engine.src0, NULL);
+	KUNIT_EXPECT_EQ(test, nr_moved(fx), NR_FOLIOS);
+	KUNIT_EXPECT_EQ(test, nr_intact(fx), NR_FOLIOS - 1);
+	p = folio_address(folio_of(fx, NR_FOLIOS - 1));
+	KUNIT_EXPECT_EQ(test, p[0], 0x55);
+	KUNIT_EXPECT_EQ(test, p[PAGE_SIZE - 1], 0x55);
+}
+
+/* As a journal does: write to the folio after it was locked and unmapped */
+static int late_writer_migrate_folio(struct address_space *mapping,
+				     struct folio *dst, struct folio *src,
+				     enum migrate_mode mode)
+{
+	memset(folio_address(src), 0x77, PAGE_SIZE);
+	return migrate_folio(mapping, dst, src, mode);
+}
+
+static void unknown_migrate_callback_is_not_copied_early(struct kunit *test)
+{
+	struct fixture *fx = test->priv;
+	struct address_space *mapping = fx->file->f_mapping;
+	const struct address_space_operations *saved = mapping->a_ops;
+	struct address_space_operations aops = *saved;
+	unsigned int i, right = 0;
+
+	prepare(test, FAULT_NONE);
+	aops.migrate_folio = late_writer_migrate_folio;
+	mapping->a_ops = &aops;
+	KUNIT_EXPECT_EQ(test, run_migration(fx, MR_SYSCALL), NR_FOLIOS);
+	mapping->a_ops = saved;
+
+	KUNIT_EXPECT_EQ(test, fx->engine.nr_submitted, 0);
+	for (i = 0; i < NR_FOLIOS; i++)
+		right += *(u8 *)folio_address(folio_of(fx, i)) == 0x77;
+	KUNIT_EXPECT_EQ(test, right, NR_FOLIOS);
+}
+
+static void small_call_takes_linux_path(struct kunit *test)
+{
+	struct migrate_offload_settings s = small();
+	struct fixture *fx = test->priv;
+
+	prepare(test, FAULT_NONE);
+	s.min_bytes = (NR_FOLIOS + 1) * PAGE_SIZE;
+	KUNIT_ASSERT_EQ(test, 0, apply(s));
+	expect_all_moved(test);
+	KUNIT_EXPECT_EQ(test, fx->engine.nr_submitted, 0);
+}
+
+static void masked_reason_takes_linux_path(struct kunit *test)
+{
+	struct migrate_offload_settings s = small();
+	struct fixture *fx = test->priv;
+
+	prepare(test, FAULT_NONE);
+	s.reasons &= ~BIT(MR_SYSCALL);
+	KUNIT_ASSERT_EQ(test, 0, apply(s));
+	expect_all_moved(test);
+	KUNIT_EXPECT_EQ(test, fx->engine.nr_submitted, 0);
+}
+
+static void no_active_migrator_costs_one_branch(struct kunit *test)
+{
+	struct fixture *fx = test->priv;
+
+	KUNIT_EXPECT_FALSE(test, static_key_enabled(&migrate_offload_key));
+	prepare(test, FAULT_NONE);
+	KUNIT_EXPECT_TRUE(test, static_key_enabled(&migrate_offload_key));
+	KUNIT_ASSERT_EQ(test, 0, migrate_offload_activate("none"));
+	KUNIT_EXPECT_FALSE(test, static_key_enabled(&migrate_offload_key));
+	expect_all_moved(test);
+	KUNIT_EXPECT_EQ(test, fx->engine.nr_submitted, 0);
+}
+
+static unsigned long nr_timed(void)
+{
+	unsigned long n = 0;
+	unsigned int i;
+
+	for (i = 0; i < MIGRATE_OFFLOAD_NR_BUCKETS; i++)
+		n += migrate_offload_time_bucket(i);
+	return n;
+}
+
+static void histogram_counts_only_when_enabled(struct kunit *test)
+{
+	unsigned long before = nr_timed();
+
+	prepare(test, FAULT_NONE);
+	expect_all_moved(test);
+	KUNIT_EXPECT_EQ(test, nr_timed(), before);
+}
+
+static void histogram_counts_each_folio(struct kunit *test)
+{
+	unsigned long before = nr_timed();
+
+	prepare(test, FAULT_NONE);
+	static_branch_enable(&migrate_offload_time_key);
+	expect_all_moved(test);
+	static_branch_disable(&migrate_offload_time_key);
+	KUNIT_EXPECT_EQ(test, nr_timed() - before, NR_FOLIOS);
+}
+
+static int migrating_thread(void *data)
+{
+	run_migration(data, MR_SYSCALL);
+	while (!kthread_should_stop())
+		msleep(20);
+	return 0;
+}
+
+static void unregister_waits_for_what_is_in_flight(struct kunit *test)
+{
+	struct fixture *fx = test->priv;
+	struct task_struct *task;
+	unsigned int nr;
+
+	prepare(test, FAULT_SLOW);
+	task = kthread_run(migrating_thread, fx, "migrate_kunit");
+	KUNIT_ASSERT_FALSE(test, IS_ERR(task));
+	while (!atomic_read(&fx->engine.nr_inflight))
+		cond_resched();
+
+	migrate_offload_unregister(&fx->engine.m);
+	fx->registered = false;
+	KUNIT_EXPECT_EQ(test, atomic_read(&fx->engine.nr_inflight), 0);
+	KUNIT_EXPECT_FALSE(test, static_key_enabled(&migrate_offload_key));
+	nr = fx->engine.nr_submitted;
+	kthread_stop(task);
+	KUNIT_EXPECT_EQ(test, fx->engine.nr_submitted, nr);
+	KUNIT_EXPECT_LT(test, nr, NR_FOLIOS);
+	KUNIT_EXPECT_EQ(test, nr_moved(fx), NR_FOLIOS);
+	KUNIT_EXPECT_EQ(test, nr_intact(fx), NR_FOLIOS);
+}
+
+static void register_refuses_bad_migrators(struct kunit *test)
+{
+	struct fixture *fx = test->priv;
+	struct migrator m = fx->engine.m;
+
+	KUNIT_EXPECT_EQ(test, migrate_offload_register(&m), -EBUSY);
+	m.name = "none";
+	KUNIT_EXPECT_EQ(test, migrate_offload_register(&m), -EINVAL);
+	m.name = "a name";
+	KUNIT_EXPECT_EQ(test, migrate_offload_register(&m), -EINVAL);
+	m.name = "abcdefghijklmnopqrstuvwxyz012345";
+	KUNIT_EXPECT_EQ(test, migrate_offload_register(&m), -EINVAL);
+	m.name = "incomplete";
+	m.flush = NULL;
+	KUNIT_EXPECT_EQ(test, migrate_offload_register(&m), -EINVAL);
+}
+
+static void unknown_migrator_changes_nothing(struct kunit *test)
+{
+	struct fixture *fx = test->priv;
+
+	prepare(test, FAULT_NONE);
+	KUNIT_EXPECT_EQ(test, migrate_offload_activate("nobody"), -ENOENT);
+	expect_all_moved(test);
+	KUNIT_EXPECT_EQ(test, fx->engine.nr_submitted, NR_FOLIOS);
+}
+
+static void contradictory_settings_are_refused(struct kunit *test)
+{
+	const unsigned long max = MIGRATE_OFFLOAD_MAX_WINDOW;
+	struct migrate_offload_settings now;
+
+	KUNIT_ASSERT_EQ(test, apply(small()), 0);
+	KUNIT_EXPECT_EQ(test, set(chunk_pages, small().window_pages), 0);
+	KUNIT_EXPECT_EQ(test, set(chunk_pages, small().window_pages + 1),
+			-EINVAL);
+	KUNIT_EXPECT_EQ(test, set(window_pages, small().window_pages - 1),
+			-EINVAL);
+	KUNIT_EXPECT_EQ(test, set(window_pages, max), 0);
+	KUNIT_EXPECT_EQ(test, set(window_pages, max + 1), -EINVAL);
+	KUNIT_EXPECT_EQ(test, set(stripe_bytes, PAGE_SIZE + 1), -EINVAL);
+	KUNIT_EXPECT_EQ(test, set(reasons, BIT(MR_TYPES)), -EINVAL);
+
+	migrate_offload_get_settings(&now);
+	KUNIT_EXPECT_EQ(test, now.window_pages, max);
+	KUNIT_EXPECT_EQ(test, now.chunk_pages, small().window_pages);
+	KUNIT_EXPECT_EQ(test, now.stripe_bytes, 0);
+	KUNIT_EXPECT_EQ(test, now.reasons, MIGRATE_OFFLOAD_ALL_REASONS);
+}
+
+static void stuck_part_outweighs_other_errors(struct kunit *test)
+{
+	struct migrate_chunk chunk = { .pending = ATOMIC_INIT(2) };
+	struct migrate_copy copy = { .chunk = &chunk };
+
+	init_completion(&chunk.done);
+	migrate_copy_split(&copy, 3);
+	migrate_copy_done(&copy, -EIO);
+	migrate_copy_done(&copy, -ETIMEDOUT);
+	KUNIT_EXPECT_EQ(test, atomic_read(&chunk.pending), 2);
+	migrate_copy_done(&copy, -EIO);
+	KUNIT_EXPECT_EQ(test, copy.error, -ETIMEDOUT);
+	KUNIT_EXPECT_EQ(test, atomic_read(&chunk.pending), 1);
+	KUNIT_EXPECT_FALSE(test, completion_done(&chunk.done));
+	migrate_chunk_put(&chunk);
+	KUNIT_EXPECT_TRUE(test, completion_done(&chunk.done));
+}
+
+static int fixture_init(struct kunit *test)
+{
+	struct fixture *fx = kunit_kzalloc(test, sizeof(*fx), GFP_KERNEL);
+
+	KUNIT_ASSERT_NOT_NULL(test, fx);
+	test->priv = fx;
+	INIT_LIST_HEAD(&fx->list);
+	spin_lock_init(&fx->engine.lock);
+	INIT_LIST_HEAD(&fx->engine.queue);
+	INIT_DELAYED_WORK(&fx->engine.work, engine_work);
+	migrate_offload_get_settings(&fx->saved);
+	fx->engine.m = (struct migrator) {
+		.name = ENGINE_NAME,
+		.limits = engine_limits,
+		.submit = engine_submit,
+		.flush = engine_flush,
+	};
+	fx->file = shmem_file_setup("migrate_kunit", NR_FOLIOS * PAGE_SIZE, 0);
+	KUNIT_ASSERT_FALSE(test, IS_ERR(fx->file));
+	KUNIT_ASSERT_EQ(test, 0, migrate_offload_register(&fx->engine.m));
+	fx->registered = true;
+	return 0;
+}
+
+static void fixture_exit(struct kunit *test)
+{
+	struct fixture *fx = test->priv;
+
+	if (!fx)
+		return;
+	if (fx->registered)
+		migrate_offload_unregister(&fx->engine.m);
+	flush_delayed_work(&fx->engine.work);
+	if (!list_empty(&fx->list))
+		putback_movable_pages(&fx->list);
+	if (!IS_ERR_OR_NULL(fx->file))
+		fput(fx->file);
+	migrate_offload_activate("none");
+	apply(fx->saved);
+}
+
+static struct kunit_case migrate_offload_cases[] = {
+	KUNIT_CASE(engine_copies_every_folio),
+	KUNIT_CASE(out_of_order_completion_is_right),
+	KUNIT_CASE(window_is_never_exceeded),
+	KUNIT_CASE(busy_engine_falls_back_to_cpu),
+	KUNIT_CASE(failed_copy_is_never_used),
+	KUNIT_CASE(one_failed_part_fails_the_copy),
+	KUNIT_CASE(stuck_destination_is_never_reused),
+	KUNIT_CASE(extra_reference_keeps_folio_from_engine),
+	KUNIT_CASE(retry_copies_afresh),
+	KUNIT_CASE(unknown_migrate_callback_is_not_copied_early),
+	KUNIT_CASE(small_call_takes_linux_path),
+	KUNIT_CASE(masked_reason_takes_linux_path),
+	KUNIT_CASE(no_active_migrator_costs_one_branch),
+	KUNIT_CASE(histogram_counts_only_when_enabled),
+	KUNIT_CASE(histogram_counts_each_folio),
+	KUNIT_CASE(unregister_waits_for_what_is_in_flight),
+	KUNIT_CASE(register_refuses_bad_migrators),
+	KUNIT_CASE(unknown_migrator_changes_nothing),
+	KUNIT_CASE(contradictory_settings_are_refused),
+	KUNIT_CASE(stuck_part_outweighs_other_errors),
+	{}
+};
+
+static struct kunit_suite migrate_offload_suite = {
+	.name = "migrate_offload",
+	.init = fixture_init,
+	.exit = fixture_exit,
+	.test_cases = migrate_offload_cases,
+};
+
+kunit_test_suite(migrate_offload_suite);

@@ -1,0 +1,451 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Page migration with the copies made by a migrator, while this CPU goes on.
+ *
+ * Linux unmaps up to 512 pages, flushes the TLB, then copies and remaps them
+ * one folio after the other. Here the folios of one call flow through a ring of
+ * chunks, and each chunk is in one of three stages:
+ *
+ *	unmap	lock and unmap its folios, flush the TLB once, and submit the
+ *		copies of those that may be copied early;
+ *	copy	the migrator works, this task does not wait;
+ *	remap	all copies of the chunk are done: move each folio to its
+ *		destination as Linux does, less the copy.
+ *
+ * The window is what is unmapped at one moment: at most window_pages, or one
+ * folio if that is larger. A chunk closes at chunk_pages. For example 2 MiB
+ * folios with chunk_pages = 128 and window_pages = 1024: a chunk is one folio
+ * and two are in flight, so folio n + 1 is unmapped while n is copied; n is
+ * then remapped before n + 2 is unmapped.
+ *
+ * Only trouble-free folios are moved here. If the engine fails the CPU copies;
+ * whatever else goes wrong, the folio is put back on the caller's list as it
+ * was, and mm/migrate.c treats it as if this file did not exist.
+ */
+#include <linux/hugetlb.h>
+#include <linux/memremap.h>
+#include <linux/migrate.h>
+#include <linux/mm.h>
+#include <linux/pagemap.h>
+#include <linux/rmap.h>
+#include <linux/sched.h>
+#include <linux/timekeeping.h>
+
+#include "../internal.h"
+#include "hooks.h"
+#include "internal.h"
+
+#define CREATE_TRACE_POINTS
+#include <trace/events/migrate_offload.h>
+
+/**
+ * struct migrate_run - one call of migrate_pages() on its way through the ring
+ * @state: the activation that is used; constant during the run
+ * @window: the ring of chunks
+ * @head: number of the oldest chunk in flight
+ * @tail: number of the next chunk to fill; @tail - @head are in flight
+ * @nr_pages: unmapped now
+ * @stop: unmap no more
+ * @from: folios to do
+ * @left: folios that Linux shall deal with
+ * @get_new_folio: as in migrate_pages()
+ * @put_new_folio: as in migrate_pages()
+ * @private: as in migrate_pages()
+ * @reason: as in migrate_pages()
+ * @nr_succeeded: base pages migrated
+ * @nr_thp_succeeded: THPs migrated
+ */
+struct migrate_run {
+	const struct migrate_offload_state *state;
+	struct migrate_window *window;
+	unsigned int head;
+	unsigned int tail;
+	unsigned long nr_pages;
+	bool stop;
+	struct list_head *from;
+	struct list_head left;
+	new_folio_t *get_new_folio;
+	free_folio_t *put_new_folio;
+	unsigned long private;
+	enum migrate_reason reason;
+	int nr_succeeded;
+	int nr_thp_succeeded;
+};
+
+static struct migrate_chunk *run_chunk(struct migrate_run *run, unsigned int nr)
+{
+	return &run->window->chunks[nr % run->state->nr_chunks];
+}
+
+/*
+ * May the contents be copied before migrate_folio() is called? Only where it
+ * is known that nobody can write to a folio that is locked, unmapped and has no
+ * extra references. Not so with buffer heads: a journal writes to b_data under
+ * the buffer's lock.
+ */
+static bool migrate_offload_eligible(struct folio *src)
+{
+	struct address_space *mapping = folio_mapping(src);
+
+	VM_WARN_ON_ONCE_FOLIO(!folio_test_locked(src), src);
+
+	if (folio_is_zone_device(src) || folio_test_hugetlb(src))
+		return false;
+	if (!mapping)
+		return folio_test_anon(src);
+	if (mapping_inaccessible(mapping))
+		return false;
+	return mapping->a_ops->migrate_folio == migrate_folio ||
+	       mapping->a_ops->migrate_folio == filemap_migrate_folio;
+}
+
+/* An early look, without the folio's lock: is it worth unmapping here? */
+static bool migrate_offload_candidate(struct folio *src)
+{
+	if (folio_test_hugetlb(src) || __folio_test_movable(src) ||
+	    folio_is_zone_device(src))
+		return false;
+	/* Linux splits these first */
+	if (folio_order(src) > 1 && !data_race(list_empty(&src->_deferred_list)) &&
+	    folio_test_partially_mapped(src))
+		return false;
+	return true;
+}
+
+static bool run_has_room(struct migrate_run *run, unsigned long nr_pages)
+{
+	return !run->nr_pages ||
+	       run->nr_pages + nr_pages <= run->state->window_pages;
+}
+
+static void run_unmap_folio(struct migrate_run *run,
+			    struct migrate_chunk *chunk, struct folio *src)
+{
+	struct migrate_slot *slot = &chunk->slots[chunk->nr_folios];
+	long nr_pages = folio_nr_pages(src);
+	struct folio *dst = NULL;
+	int rc;
+
+	slot->start_ns = 0;
+	if (static_branch_unlikely(&migrate_offload_time_key))
+		slot->start_ns = ktime_get_ns();
+
+	rc = migrate_folio_unmap(run->get_new_folio, run->put_new_folio,
+				 run->private, src, &dst, MIGRATE_ASYNC,
+				 run->reason, &run->left);
+	if (rc == MIGRATEPAGE_SUCCESS) {
+		/* Its last user had gone; it is freed */
+		run->nr_succeeded += nr_pages;
+	} else if (rc == MIGRATEPAGE_UNMAP) {
+		slot->copy.src = src;
+		slot->copy.dst = dst;
+		slot->submitted = false;
+		list_move_tail(&src->lru, &chunk->srcs);
+		list_add_tail(&dst->lru, &chunk->dsts);
+		chunk->nr_folios++;
+		chunk->nr_pages += nr_pages;
+		run->nr_pages += nr_pages;
+	} else {
+		list_move_tail(&src->lru, &run->left);
+		run->stop |= rc == -ENOMEM;
+	}
+}
+
+/* Fill the next chunk. Return: false if nothing came to be unmapped. */
+static bool run_unmap_chunk(struct migrate_run *run)
+{
+	struct migrate_chunk *chunk = run_chunk(run, run->tail);
+	struct folio *src;
+
+	chunk->nr_folios = 0;
+	chunk->nr_pages = 0;
+	INIT_LIST_HEAD(&chunk->srcs);
+	INIT_LIST_HEAD(&chunk->dsts);
+
+	while (!run->stop && !list_empty(run->from) &&
+	       chunk->nr_pages < run->state->chunk_pages) {
+		src = list_first_entry(run->from, struct folio, lru);
+		if (!migrate_offload_candidate(src)) {
+			list_move_tail(&src->lru, &run->left);
+			continue;
+		}
+		if (!run_has_room(run, folio_nr_pages(src)))
+			break;
+		run_unmap_folio(run, chunk, src);
+		cond_resched_tasks_rcu_qs();
+	}
+	return chunk->nr_folios;
+}
+
+static void count_fallback(struct folio *src, enum migrate_offload_stat stat,
+			   int error)
+{
+	migrate_offload_count(stat, 1);
+	trace_migrate_offload_fallback(src, stat, error);
+}
+
+static void run_submit_folio(struct migrate_run *run,
+			     struct migrate_chunk *chunk,
+			     struct migrate_slot *slot)
+{
+	struct migrator *m = run->state->m;
+	struct migrate_copy *copy = &slot->copy;
+	int error;
+
+	if (!migrate_offload_eligible(copy->src)) {
+		count_fallback(copy->src, STAT_FALLBACK_KIND, 0);
+		return;
+	}
+	/*
+	 * Whoever holds an extra reference, such as direct I/O in flight, may
+	 * write to the folio. No new one can be made to write: it is unmapped.
+	 */
+	if (folio_ref_count(copy->src) !=
+	    folio_expected_ref_count(copy->src) + 1) {
+		count_fallback(copy->src, STAT_FALLBACK_REFS, 0);
+		return;
+	}
+
+	copy->chunk = chunk;
+	copy->stripe_bytes = run->state->stripe_bytes;
+	copy->cursor = 0;
+	copy->error = 0;
+	atomic_set(&copy->parts, 1);
+	atomic_inc(&chunk->pending);
+	slot->submitted = true;
+	error = m->submit(m, copy);
+	if (error) {
+		slot->submitted = false;
+		atomic_dec(&chunk->pending);
+		count_fallback(copy->src, STAT_FALLBACK_BUSY, error);
+	}
+}
+
+static void run_submit_chunk(struct migrate_run *run)
+{
+	struct migrate_chunk *chunk = run_chunk(run, run->tail);
+	unsigned int i;
+
+	/* Until now other CPUs could write through stale TLB entries */
+	try_to_unmap_flush();
+
+	atomic_set(&chunk->pending, 1);
+	reinit_completion(&chunk->done);
+	for (i = 0; i < chunk->nr_folios; i++)
+		run_submit_folio(run, chunk, &chunk->slots[i]);
+	run->state->m->flush(run->state->m);
+	trace_migrate_offload_submit(run->tail, chunk->nr_folios,
+				     chunk->nr_pages, run->nr_pages);
+	migrate_chunk_put(chunk);
+	run->tail++;
+	migrate_offload_count_window(run->nr_pages);
+}
+
+static void run_count_moved(struct migrate_run *run, struct migrate_slot *slot,
+			    long nr_pages, bool thp, bool copied)
+{
+	struct migrator_stats *stats = run->state->m->stats;
+
+	run->nr_succeeded += nr_pages;
+	run->nr_thp_succeeded += thp;
+	if (slot->start_ns)
+		migrate_offload_count_time(ktime_get_ns() - slot->start_ns);
+	if (!copied)
+		return;
+	migrate_offload_count(STAT_FOLIOS, 1);
+	migrate_offload_count(STAT_BYTES, nr_pages << PAGE_SHIFT);
+	atomic_long_inc(&stats->folios);
+	atomic_long_add(nr_pages << PAGE_SHIFT, &stats->bytes);
+}
+
+/*
+ * Put a folio back to where it was. It is unmapped no longer than this, and
+ * whoever retries copies afresh.
+ */
+static void run_leave_folio(struct migrate_run *run, struct migrate_copy *copy)
+{
+	migrate_folio_undo(run->put_new_folio, run->private, copy->src,
+			   copy->dst, &run->left);
+}
+
+static void run_remap_folio(struct migrate_run *run, struct migrate_slot *slot)
+{
+	struct migrate_copy *copy = &slot->copy;
+	struct folio *src = copy->src;
+	long nr_pages = folio_nr_pages(src);
+	bool thp = folio_test_large(src) && folio_test_pmd_mappable(src);
+	int error = slot->submitted ? READ_ONCE(copy->error) : 0;
+	bool copied = slot->submitted && !error;
+	int rc;
+
+	if (error) {
+		atomic_long_inc(&run->state->m->stats->errors);
+		count_fallback(src, STAT_FALLBACK_ERROR, error);
+	}
+	if (error == -ETIMEDOUT) {
+		/* The migrator's reference keeps dst from being reused */
+		migrate_offload_count(STAT_QUARANTINED_BYTES,
+				      nr_pages << PAGE_SHIFT);
+		run_leave_folio(run, copy);
+		return;
+	}
+	if (error == -EHWPOISON) {
+		/* The CPU need not trip over it here as well */
+		run_leave_folio(run, copy);
+		return;
+	}
+
+	rc = migrate_folio_move(run->put_new_folio, run->private, src,
+				copy->dst, MIGRATE_ASYNC, run->reason, copied,
+				&run->left);
+	if (rc == MIGRATEPAGE_SUCCESS)
+		run_count_moved(run, slot, nr_pages, thp, copied);
+	else if (rc == -EAGAIN)
+		run_leave_folio(run, copy);
+}
+
+static void run_wait_chunk(struct migrate_run *run, struct migrate_chunk *chunk)
+{
+	struct migrator *m = run->state->m;
+
+	while (m->help && !completion_done(&chunk->done))
+		if (!m->help(m))
+			break;
+	wait_for_completion(&chunk->done);
+}
+
+/* Finish the oldest chunk */
+static void run_remap_chunk(struct migrate_run *run)
+{
+	struct migrate_chunk *chunk = run_chunk(run, run->head);
+	unsigned int i;
+
+	run_wait_chunk(run, chunk);
+	trace_migrate_offload_remap(run->head, chunk->nr_folios,
+				    chunk->nr_pages, run->nr_pages);
+	for (i = 0; i < chunk->nr_folios; i++) {
+		run_remap_folio(run, &chunk->slots[i]);
+		cond_resched();
+	}
+	run->nr_pages -= chunk->nr_pages;
+	run->head++;
+}
+
+static bool run_superseded(struct migrate_run *run)
+{
+	return rcu_access_pointer(migrate_offload_state) != run->state;
+}
+
+static bool run_can_unmap(struct migrate_run *run)
+{
+	struct folio *src;
+
+	/* Who unregisters the migrator waits for this window only */
+	run->stop |= run_superseded(run);
+	if (run->stop || list_empty(run->from))
+		return false;
+	if (run->tail - run->head == run->state->nr_chunks)
+		return false;
+	src = list_first_entry(run->from, struct folio, lru);
+	return run_has_room(run, folio_nr_pages(src));
+}
+
+static void run_pipeline(struct migrate_run *run)
+{
+	while (run_can_unmap(run) || run->head != run->tail) {
+		if (!run_can_unmap(run))
+			run_remap_chunk(run);
+		else if (run_unmap_chunk(run))
+			run_submit_chunk(run);
+		/* Make what is ready accessible before anything else */
+		while (run->head != run->tail &&
+		       completion_done(&run_chunk(run, run->head)->done))
+			run_remap_chunk(run);
+	}
+	/* Folios that could not be unmapped may have others' flushes pending */
+	try_to_unmap_flush();
+}
+
+/* Is the call large enough, and allowed to use the engine? */
+static bool state_wants(const struct migrate_offload_state *state,
+			struct list_head *from, enum migrate_reason reason)
+{
+	unsigned long bytes = 0;
+	struct folio *folio;
+
+	if (!(state->reasons & BIT(reason)))
+		return false;
+	list_for_each_entry(folio, from, lru) {
+		bytes += folio_size(folio);
+		if (bytes >= state->min_bytes)
+			return true;
+	}
+	return false;
+}
+
+static struct migrate_window *state_get_window(struct migrate_offload_state *state)
+{
+	struct migrate_window *window;
+
+	spin_lock(&state->lock);
+	window = list_first_entry_or_null(&state->free, struct migrate_window,
+					  node);
+	if (window)
+		list_del(&window->node);
+	spin_unlock(&state->lock);
+	return window;
+}
+
+static void state_put_window(struct migrate_offload_state *state,
+			     struct migrate_window *window)
+{
+	spin_lock(&state->lock);
+	list_add(&window->node, &state->free);
+	spin_unlock(&state->lock);
+}
+
+static void run_call(struct migrate_run *run)
+{
+	trace_migrate_offload_begin(run->state->m->name, run->reason);
+	run_pipeline(run);
+	migrate_offload_count(STAT_CALLS, 1);
+	migrate_offload_count(STAT_LEFT, list_count_nodes(&run->left));
+	trace_migrate_offload_end(run->state->m->name, run->reason,
+				  run->nr_succeeded);
+	list_splice(&run->left, run->from);
+}
+
+void __migrate_offload_pages(struct list_head *from,
+			     new_folio_t get_new_folio,
+			     free_folio_t put_new_folio, unsigned long private,
+			     enum migrate_reason reason, int *nr_succeeded,
+			     int *nr_thp_succeeded)
+{
+	struct migrate_run run = {
+		.from = from,
+		.left = LIST_HEAD_INIT(run.left),
+		.get_new_folio = get_new_folio,
+		.put_new_folio = put_new_folio,
+		.private = private,
+		.reason = reason,
+	};
+	struct migrate_offload_state *state;
+	int idx;
+
+	idx = srcu_read_lock(&migrate_offload_srcu);
+	state = srcu_dereference(migrate_offload_state, &migrate_offload_srcu);
+	if (!state || !state_wants(state, from, reason))
+		goto unlock;
+	run.window = state_get_window(state);
+	if (!run.window) {
+		migrate_offload_count(STAT_FALLBACK_BUSY, 1);
+		goto unlock;
+	}
+	run.state = state;
+	run_call(&run);
+	state_put_window(state, run.window);
+	*nr_succeeded += run.nr_succeeded;
+	*nr_thp_succeeded += run.nr_thp_succeeded;
+unlock:
+	srcu_read_unlock(&migrate_offload_srcu, idx);
+}

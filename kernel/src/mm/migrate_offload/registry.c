@@ -1,0 +1,356 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Which migrators there are, which one is active, and with what settings.
+ *
+ * What the hot path needs is one immutable state, published with SRCU. A new
+ * choice or setting builds a new state aside, swaps it in, and waits for the
+ * windows that still use the old one: so nothing is ever half applied, and when
+ * migrate_offload_unregister() returns no call can reach the migrator.
+ */
+#include <linux/cpumask.h>
+#include <linux/export.h>
+#include <linux/mm.h>
+#include <linux/module.h>
+#include <linux/mutex.h>
+#include <linux/slab.h>
+#include <linux/string.h>
+#include <linux/sysfs.h>
+
+#include "hooks.h"
+#include "internal.h"
+
+/* A chunk this small is accessible again soon, and shares a TLB flush */
+#define DEFAULT_CHUNK_PAGES	128UL
+/* Fewer bytes are moved before an engine has been woken */
+#define DEFAULT_MIN_BYTES	SZ_256K
+/* Memory for all windows of a state */
+#define MAX_WINDOW_POOL_BYTES	SZ_16M
+
+DEFINE_STATIC_KEY_FALSE(migrate_offload_key);
+DEFINE_SRCU(migrate_offload_srcu);
+struct migrate_offload_state __rcu *migrate_offload_state;
+
+/* Protects all below, and the writing of migrate_offload_state */
+static DEFINE_MUTEX(registry_lock);
+static LIST_HEAD(migrators);
+static struct migrate_offload_settings settings = {
+	.reasons = MIGRATE_OFFLOAD_ALL_REASONS,
+};
+
+static struct migrate_offload_state *current_state(void)
+{
+	return rcu_dereference_protected(migrate_offload_state,
+					 lockdep_is_held(&registry_lock));
+}
+
+static void state_free(struct migrate_offload_state *state)
+{
+	struct migrate_window *window, *next;
+
+	list_for_each_entry_safe(window, next, &state->free, node) {
+		kvfree(window->slots);
+		kvfree(window);
+	}
+	kfree(state);
+}
+
+static int state_add_window(struct migrate_offload_state *state)
+{
+	struct migrate_window *window;
+	unsigned int i;
+
+	window = kvzalloc(struct_size(window, chunks, state->nr_chunks),
+			  GFP_KERNEL);
+	if (!window)
+		return -ENOMEM;
+	window->slots = kvcalloc(state->nr_chunks * state->chunk_pages,
+				 sizeof(*window->slots), GFP_KERNEL);
+	if (!window->slots) {
+		kvfree(window);
+		return -ENOMEM;
+	}
+	for (i = 0; i < state->nr_chunks; i++) {
+		window->chunks[i].slots = &window->slots[i * state->chunk_pages];
+		init_completion(&window->chunks[i].done);
+	}
+	list_add(&window->node, &state->free);
+	return 0;
+}
+
+static int state_add_windows(struct migrate_offload_state *state)
+{
+	size_t bytes = state->nr_chunks * (sizeof(struct migrate_chunk) +
+		       state->chunk_pages * sizeof(struct migrate_slot));
+	unsigned long nr = clamp(MAX_WINDOW_POOL_BYTES / bytes, 1UL,
+				 (unsigned long)num_online_cpus());
+
+	while (nr--)
+		if (state_add_window(state))
+			return -ENOMEM;
+	return 0;
+}
+
+static unsigned long auto_window(const struct migrate_offload_limits *limits,
+				 unsigned long chunk_pages)
+{
+	unsigned long pages = DIV_ROUND_UP(limits->inflight_bytes, PAGE_SIZE);
+
+	return clamp(pages, chunk_pages, MIGRATE_OFFLOAD_MAX_WINDOW);
+}
+
+/* Fill in the effective values: the administrator's, else the engine's */
+static void state_set_limits(struct migrate_offload_state *state,
+			     const struct migrate_offload_settings *s)
+{
+	struct migrate_offload_limits limits = {};
+
+	state->m->limits(state->m, &limits);
+	state->reasons = s->reasons;
+	state->min_bytes = s->min_bytes ?:
+		max_t(unsigned long, limits.min_bytes, DEFAULT_MIN_BYTES);
+	state->chunk_pages = s->chunk_pages ?: DEFAULT_CHUNK_PAGES;
+	if (s->window_pages)
+		state->chunk_pages = min(state->chunk_pages, s->window_pages);
+	state->window_pages = s->window_pages ?:
+		auto_window(&limits, state->chunk_pages);
+	state->stripe_bytes = s->stripe_bytes ?:
+		max(PAGE_ALIGN(limits.stripe_bytes), PAGE_SIZE);
+	state->nr_chunks = DIV_ROUND_UP(state->window_pages,
+					state->chunk_pages);
+}
+
+static struct migrate_offload_state *
+state_create(struct migrator *m, const struct migrate_offload_settings *s)
+{
+	struct migrate_offload_state *state;
+
+	state = kzalloc(sizeof(*state), GFP_KERNEL);
+	if (!state)
+		return ERR_PTR(-ENOMEM);
+	state->m = m;
+	spin_lock_init(&state->lock);
+	INIT_LIST_HEAD(&state->free);
+	state_set_limits(state, s);
+	if (state_add_windows(state)) {
+		state_free(state);
+		return ERR_PTR(-ENOMEM);
+	}
+	return state;
+}
+
+/* Make @new the state, and see the old one off. @new may be NULL. */
+static void state_publish(struct migrate_offload_state *new)
+{
+	struct migrate_offload_state *old = current_state();
+
+	lockdep_assert_held(&registry_lock);
+
+	rcu_assign_pointer(migrate_offload_state, new);
+	if (new && !old)
+		static_branch_enable(&migrate_offload_key);
+	else if (!new && old)
+		static_branch_disable(&migrate_offload_key);
+	if (!old)
+		return;
+	synchronize_srcu(&migrate_offload_srcu);
+	state_free(old);
+}
+
+static struct migrator *find_migrator(const char *name)
+{
+	struct migrator *m;
+
+	lockdep_assert_held(&registry_lock);
+
+	list_for_each_entry(m, &migrators, node)
+		if (!strcmp(m->name, name))
+			return m;
+	return NULL;
+}
+
+static int activate(struct migrator *m)
+{
+	struct migrate_offload_state *state = current_state();
+	struct migrator *old = state ? state->m : NULL;
+
+	if (m == old)
+		return 0;
+	if (!m) {
+		state_publish(NULL);
+	} else {
+		if (!try_module_get(m->owner))
+			return -ENODEV;
+		state = state_create(m, &settings);
+		if (IS_ERR(state)) {
+			module_put(m->owner);
+			return PTR_ERR(state);
+		}
+		state_publish(state);
+	}
+	if (old)
+		module_put(old->owner);
+	return 0;
+}
+
+/**
+ * migrate_offload_activate() - choose the migrator
+ * @name: of a registered migrator, or "none"
+ *
+ * The module of the active migrator is pinned. Sleeps until the windows that
+ * use the previous one are closed.
+ *
+ * Return: 0, -ENOENT if there is no such migrator, -ENODEV if it is leaving,
+ * -ENOMEM; on error nothing has changed.
+ */
+int migrate_offload_activate(const char *name)
+{
+	struct migrator *m = NULL;
+	int error;
+
+	mutex_lock(&registry_lock);
+	if (strcmp(name, "none"))
+		m = find_migrator(name);
+	error = m || !strcmp(name, "none") ? activate(m) : -ENOENT;
+	mutex_unlock(&registry_lock);
+	return error;
+}
+
+ssize_t migrate_offload_show_active(char *buf)
+{
+	struct migrate_offload_state *state;
+	ssize_t len;
+
+	mutex_lock(&registry_lock);
+	state = current_state();
+	len = sysfs_emit(buf, "%s\n", state ? state->m->name : "none");
+	mutex_unlock(&registry_lock);
+	return len;
+}
+
+ssize_t migrate_offload_show_available(char *buf)
+{
+	struct migrator *m;
+	ssize_t len = 0;
+
+	mutex_lock(&registry_lock);
+	list_for_each_entry(m, &migrators, node)
+		len += sysfs_emit_at(buf, len, "%s%s", len ? " " : "", m->name);
+	len += sysfs_emit_at(buf, len, "\n");
+	mutex_unlock(&registry_lock);
+	return len;
+}
+
+void migrate_offload_get_settings(struct migrate_offload_settings *s)
+{
+	mutex_lock(&registry_lock);
+	*s = settings;
+	mutex_unlock(&registry_lock);
+}
+
+static bool settings_valid(const struct migrate_offload_settings *s)
+{
+	if (s->reasons & ~MIGRATE_OFFLOAD_ALL_REASONS)
+		return false;
+	if (s->window_pages > MIGRATE_OFFLOAD_MAX_WINDOW ||
+	    s->chunk_pages > MIGRATE_OFFLOAD_MAX_WINDOW)
+		return false;
+	if (s->window_pages && s->chunk_pages > s->window_pages)
+		return false;
+	return PAGE_ALIGNED(s->stripe_bytes);
+}
+
+/**
+ * migrate_offload_set() - change one setting
+ * @offset: of the unsigned long in struct migrate_offload_settings
+ * @value: new value
+ *
+ * Return: 0, -EINVAL if the settings would contradict each other or are out of
+ * range, -ENOMEM; on error nothing has changed.
+ */
+int migrate_offload_set(size_t offset, unsigned long value)
+{
+	struct migrate_offload_settings scratch;
+	struct migrate_offload_state *state;
+	int error;
+
+	mutex_lock(&registry_lock);
+	scratch = settings;
+	*(unsigned long *)((void *)&scratch + offset) = value;
+	error = settings_valid(&scratch) ? 0 : -EINVAL;
+	state = current_state();
+	if (!error && state) {
+		state = state_create(state->m, &scratch);
+		if (IS_ERR(state))
+			error = PTR_ERR(state);
+		else
+			state_publish(state);
+	}
+	if (!error)
+		settings = scratch;
+	mutex_unlock(&registry_lock);
+	return error;
+}
+
+static bool migrator_complete(const struct migrator *m)
+{
+	return m->name && *m->name && strcmp(m->name, "none") &&
+	       strlen(m->name) < MIGRATE_OFFLOAD_NAME_MAX &&
+	       !strpbrk(m->name, " /\n") && m->limits && m->submit && m->flush;
+}
+
+/**
+ * migrate_offload_register() - offer a copy engine
+ * @m: filled in by the driver; must stay until migrate_offload_unregister()
+ *
+ * It is not used before the administrator chooses it in
+ * /sys/kernel/mm/migrate_offload/active. May sleep.
+ *
+ * Return: 0, -EINVAL if a name or callback is missing, -EBUSY if the name is
+ * taken, -ENOMEM.
+ */
+int migrate_offload_register(struct migrator *m)
+{
+	int error = 0;
+
+	if (!migrator_complete(m))
+		return -EINVAL;
+
+	mutex_lock(&registry_lock);
+	if (find_migrator(m->name)) {
+		error = -EBUSY;
+		goto unlock;
+	}
+	m->stats = migrator_stats_create(m->name);
+	if (IS_ERR(m->stats)) {
+		error = PTR_ERR(m->stats);
+		goto unlock;
+	}
+	list_add_tail(&m->node, &migrators);
+unlock:
+	mutex_unlock(&registry_lock);
+	return error;
+}
+EXPORT_SYMBOL_GPL(migrate_offload_register);
+
+/**
+ * migrate_offload_unregister() - take a copy engine back
+ * @m: a registered migrator
+ *
+ * If it is the active one, none is active afterwards. Sleeps until the windows
+ * that use it are closed: when it returns nothing is in flight and no callback
+ * will be called.
+ */
+void migrate_offload_unregister(struct migrator *m)
+{
+	struct migrate_offload_state *state;
+
+	mutex_lock(&registry_lock);
+	state = current_state();
+	if (state && state->m == m)
+		activate(NULL);
+	list_del(&m->node);
+	migrator_stats_destroy(m->stats);
+	m->stats = NULL;
+	mutex_unlock(&registry_lock);
+}
+EXPORT_SYMBOL_GPL(migrate_offload_unregister);
