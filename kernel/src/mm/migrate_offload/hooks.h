@@ -37,17 +37,28 @@ migrate_offload_pages(struct list_head *from, new_folio_t get_new_folio,
 #endif
 }
 
+/**
+ * struct migrate_call - what one call of migrate_pages() asked for
+ * @get_new_folio: as in migrate_pages()
+ * @put_new_folio: as in migrate_pages()
+ * @private: as in migrate_pages()
+ * @reason: as in migrate_pages()
+ * @left: where folios go that could not be migrated
+ */
+struct migrate_call {
+	new_folio_t *get_new_folio;
+	free_folio_t *put_new_folio;
+	unsigned long private;
+	enum migrate_reason reason;
+	struct list_head *left;
+};
+
 /* mm/migrate.c: the steps of one folio's migration */
-int migrate_folio_unmap(new_folio_t get_new_folio, free_folio_t put_new_folio,
-			unsigned long private, struct folio *src,
-			struct folio **dstp, enum migrate_mode mode,
-			enum migrate_reason reason, struct list_head *ret);
-int migrate_folio_move(free_folio_t put_new_folio, unsigned long private,
-		       struct folio *src, struct folio *dst,
-		       enum migrate_mode mode, enum migrate_reason reason,
-		       bool copied, struct list_head *ret);
-void migrate_folio_undo(free_folio_t put_new_folio, unsigned long private,
-			struct folio *src, struct folio *dst,
-			struct list_head *ret);
+int migrate_offload_unmap(const struct migrate_call *call, struct folio *src,
+			  struct folio **dstp);
+int migrate_offload_move(const struct migrate_call *call, struct folio *src,
+			 struct folio *dst, bool copied);
+void migrate_offload_undo(const struct migrate_call *call, struct folio *src,
+			  struct folio *dst);
 
 #endif /* _MM_MIGRATE_OFFLOAD_HOOKS_H */

@@ -52,6 +52,8 @@ struct migrate_slot {
  * @dsts: their destinations, in the same order
  * @nr_folios: how many
  * @nr_pages: the same in base pages
+ * @copied_folios: how many of them the engine copied and that moved
+ * @copied_pages: the same in base pages
  * @pending: copies that the engine has not finished, and one for the submitter
  * @done: @pending has come to 0
  * @slots: room for as many folios as a chunk can have
@@ -61,6 +63,8 @@ struct migrate_chunk {
 	struct list_head dsts;
 	unsigned int nr_folios;
 	unsigned long nr_pages;
+	unsigned int copied_folios;
+	unsigned long copied_pages;
 	atomic_t pending;
 	struct completion done;
 	struct migrate_slot *slots;

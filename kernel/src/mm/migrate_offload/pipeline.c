@@ -48,10 +48,7 @@
  * @stop: unmap no more
  * @from: folios to do
  * @left: folios that Linux shall deal with
- * @get_new_folio: as in migrate_pages()
- * @put_new_folio: as in migrate_pages()
- * @private: as in migrate_pages()
- * @reason: as in migrate_pages()
+ * @call: what the caller asked for
  * @nr_succeeded: base pages migrated
  * @nr_thp_succeeded: THPs migrated
  */
@@ -64,10 +61,7 @@ struct migrate_run {
 	bool stop;
 	struct list_head *from;
 	struct list_head left;
-	new_folio_t *get_new_folio;
-	free_folio_t *put_new_folio;
-	unsigned long private;
-	enum migrate_reason reason;
+	struct migrate_call call;
 	int nr_succeeded;
 	int nr_thp_succeeded;
 };
@@ -85,15 +79,14 @@ static struct migrate_chunk *run_chunk(struct migrate_run *run, unsigned int nr)
  */
 static bool migrate_offload_eligible(struct folio *src)
 {
-	struct address_space *mapping = folio_mapping(src);
+	struct address_space *mapping;
 
 	VM_WARN_ON_ONCE_FOLIO(!folio_test_locked(src), src);
 
-	if (folio_is_zone_device(src) || folio_test_hugetlb(src))
-		return false;
-	if (!mapping)
-		return folio_test_anon(src);
-	if (mapping_inaccessible(mapping))
+	if (folio_test_anon(src))
+		return true;	/* the swap cache has migrate_folio(), too */
+	mapping = folio_mapping(src);
+	if (!mapping || mapping_inaccessible(mapping))
 		return false;
 	return mapping->a_ops->migrate_folio == migrate_folio ||
 	       mapping->a_ops->migrate_folio == filemap_migrate_folio;
@@ -130,16 +123,13 @@ static void run_unmap_folio(struct migrate_run *run,
 	if (static_branch_unlikely(&migrate_offload_time_key))
 		slot->start_ns = ktime_get_ns();
 
-	rc = migrate_folio_unmap(run->get_new_folio, run->put_new_folio,
-				 run->private, src, &dst, MIGRATE_ASYNC,
-				 run->reason, &run->left);
+	rc = migrate_offload_unmap(&run->call, src, &dst);
 	if (rc == MIGRATEPAGE_SUCCESS) {
 		/* Its last user had gone; it is freed */
 		run->nr_succeeded += nr_pages;
 	} else if (rc == MIGRATEPAGE_UNMAP) {
 		slot->copy.src = src;
 		slot->copy.dst = dst;
-		slot->submitted = false;
 		list_move_tail(&src->lru, &chunk->srcs);
 		list_add_tail(&dst->lru, &chunk->dsts);
 		chunk->nr_folios++;
@@ -159,6 +149,8 @@ static bool run_unmap_chunk(struct migrate_run *run)
 
 	chunk->nr_folios = 0;
 	chunk->nr_pages = 0;
+	chunk->copied_folios = 0;
+	chunk->copied_pages = 0;
 	INIT_LIST_HEAD(&chunk->srcs);
 	INIT_LIST_HEAD(&chunk->dsts);
 
@@ -184,17 +176,14 @@ static void count_fallback(struct folio *src, enum migrate_offload_stat stat,
 	trace_migrate_offload_fallback(src, stat, error);
 }
 
-static void run_submit_folio(struct migrate_run *run,
-			     struct migrate_chunk *chunk,
-			     struct migrate_slot *slot)
+/* Return: true if the migrator has taken the copy */
+static bool run_submit_folio(struct migrator *m, struct migrate_copy *copy)
 {
-	struct migrator *m = run->state->m;
-	struct migrate_copy *copy = &slot->copy;
 	int error;
 
 	if (!migrate_offload_eligible(copy->src)) {
 		count_fallback(copy->src, STAT_FALLBACK_KIND, 0);
-		return;
+		return false;
 	}
 	/*
 	 * Whoever holds an extra reference, such as direct I/O in flight, may
@@ -203,37 +192,37 @@ static void run_submit_folio(struct migrate_run *run,
 	if (folio_ref_count(copy->src) !=
 	    folio_expected_ref_count(copy->src) + 1) {
 		count_fallback(copy->src, STAT_FALLBACK_REFS, 0);
-		return;
+		return false;
 	}
 
-	copy->chunk = chunk;
-	copy->stripe_bytes = run->state->stripe_bytes;
 	copy->cursor = 0;
 	copy->error = 0;
 	atomic_set(&copy->parts, 1);
-	atomic_inc(&chunk->pending);
-	slot->submitted = true;
 	error = m->submit(m, copy);
-	if (error) {
-		slot->submitted = false;
-		atomic_dec(&chunk->pending);
+	if (error)
 		count_fallback(copy->src, STAT_FALLBACK_BUSY, error);
-	}
+	return !error;
 }
 
 static void run_submit_chunk(struct migrate_run *run)
 {
 	struct migrate_chunk *chunk = run_chunk(run, run->tail);
+	struct migrator *m = run->state->m;
+	struct migrate_slot *slot;
 	unsigned int i;
 
 	/* Until now other CPUs could write through stale TLB entries */
 	try_to_unmap_flush();
 
-	atomic_set(&chunk->pending, 1);
+	atomic_set(&chunk->pending, chunk->nr_folios + 1);
 	reinit_completion(&chunk->done);
-	for (i = 0; i < chunk->nr_folios; i++)
-		run_submit_folio(run, chunk, &chunk->slots[i]);
-	run->state->m->flush(run->state->m);
+	for (i = 0; i < chunk->nr_folios; i++) {
+		slot = &chunk->slots[i];
+		slot->submitted = run_submit_folio(m, &slot->copy);
+		if (!slot->submitted)
+			atomic_dec(&chunk->pending);
+	}
+	m->flush(m);
 	trace_migrate_offload_submit(run->tail, chunk->nr_folios,
 				     chunk->nr_pages, run->nr_pages);
 	migrate_chunk_put(chunk);
@@ -241,21 +230,19 @@ static void run_submit_chunk(struct migrate_run *run)
 	migrate_offload_count_window(run->nr_pages);
 }
 
-static void run_count_moved(struct migrate_run *run, struct migrate_slot *slot,
-			    long nr_pages, bool thp, bool copied)
+static void run_count_moved(struct migrate_run *run,
+			    struct migrate_chunk *chunk,
+			    struct migrate_slot *slot, long nr_pages, bool thp,
+			    bool copied)
 {
-	struct migrator_stats *stats = run->state->m->stats;
-
 	run->nr_succeeded += nr_pages;
 	run->nr_thp_succeeded += thp;
 	if (slot->start_ns)
 		migrate_offload_count_time(ktime_get_ns() - slot->start_ns);
-	if (!copied)
-		return;
-	migrate_offload_count(STAT_FOLIOS, 1);
-	migrate_offload_count(STAT_BYTES, nr_pages << PAGE_SHIFT);
-	atomic_long_inc(&stats->folios);
-	atomic_long_add(nr_pages << PAGE_SHIFT, &stats->bytes);
+	if (copied) {
+		chunk->copied_folios++;
+		chunk->copied_pages += nr_pages;
+	}
 }
 
 /*
@@ -264,11 +251,12 @@ static void run_count_moved(struct migrate_run *run, struct migrate_slot *slot,
  */
 static void run_leave_folio(struct migrate_run *run, struct migrate_copy *copy)
 {
-	migrate_folio_undo(run->put_new_folio, run->private, copy->src,
-			   copy->dst, &run->left);
+	migrate_offload_undo(&run->call, copy->src, copy->dst);
 }
 
-static void run_remap_folio(struct migrate_run *run, struct migrate_slot *slot)
+static void run_remap_folio(struct migrate_run *run,
+			    struct migrate_chunk *chunk,
+			    struct migrate_slot *slot)
 {
 	struct migrate_copy *copy = &slot->copy;
 	struct folio *src = copy->src;
@@ -295,11 +283,9 @@ static void run_remap_folio(struct migrate_run *run, struct migrate_slot *slot)
 		return;
 	}
 
-	rc = migrate_folio_move(run->put_new_folio, run->private, src,
-				copy->dst, MIGRATE_ASYNC, run->reason, copied,
-				&run->left);
+	rc = migrate_offload_move(&run->call, src, copy->dst, copied);
 	if (rc == MIGRATEPAGE_SUCCESS)
-		run_count_moved(run, slot, nr_pages, thp, copied);
+		run_count_moved(run, chunk, slot, nr_pages, thp, copied);
 	else if (rc == -EAGAIN)
 		run_leave_folio(run, copy);
 }
@@ -314,6 +300,17 @@ static void run_wait_chunk(struct migrate_run *run, struct migrate_chunk *chunk)
 	wait_for_completion(&chunk->done);
 }
 
+static void run_count_chunk(struct migrate_run *run, struct migrate_chunk *chunk)
+{
+	unsigned long bytes = chunk->copied_pages << PAGE_SHIFT;
+	struct migrator_stats *stats = run->state->m->stats;
+
+	migrate_offload_count(STAT_FOLIOS, chunk->copied_folios);
+	migrate_offload_count(STAT_BYTES, bytes);
+	atomic_long_add(chunk->copied_folios, &stats->folios);
+	atomic_long_add(bytes, &stats->bytes);
+}
+
 /* Finish the oldest chunk */
 static void run_remap_chunk(struct migrate_run *run)
 {
@@ -324,9 +321,10 @@ static void run_remap_chunk(struct migrate_run *run)
 	trace_migrate_offload_remap(run->head, chunk->nr_folios,
 				    chunk->nr_pages, run->nr_pages);
 	for (i = 0; i < chunk->nr_folios; i++) {
-		run_remap_folio(run, &chunk->slots[i]);
+		run_remap_folio(run, chunk, &chunk->slots[i]);
 		cond_resched();
 	}
+	run_count_chunk(run, chunk);
 	run->nr_pages -= chunk->nr_pages;
 	run->head++;
 }
@@ -406,11 +404,11 @@ static void state_put_window(struct migrate_offload_state *state,
 
 static void run_call(struct migrate_run *run)
 {
-	trace_migrate_offload_begin(run->state->m->name, run->reason);
+	trace_migrate_offload_begin(run->state->m->name, run->call.reason);
 	run_pipeline(run);
 	migrate_offload_count(STAT_CALLS, 1);
 	migrate_offload_count(STAT_LEFT, list_count_nodes(&run->left));
-	trace_migrate_offload_end(run->state->m->name, run->reason,
+	trace_migrate_offload_end(run->state->m->name, run->call.reason,
 				  run->nr_succeeded);
 	list_splice(&run->left, run->from);
 }
@@ -424,10 +422,13 @@ void __migrate_offload_pages(struct list_head *from,
 	struct migrate_run run = {
 		.from = from,
 		.left = LIST_HEAD_INIT(run.left),
-		.get_new_folio = get_new_folio,
-		.put_new_folio = put_new_folio,
-		.private = private,
-		.reason = reason,
+		.call = {
+			.get_new_folio = get_new_folio,
+			.put_new_folio = put_new_folio,
+			.private = private,
+			.reason = reason,
+			.left = &run.left,
+		},
 	};
 	struct migrate_offload_state *state;
 	int idx;

@@ -54,6 +54,20 @@ static void state_free(struct migrate_offload_state *state)
 	kfree(state);
 }
 
+/* Slots know their chunk for ever; it spares the hot path the stores */
+static void chunk_init(struct migrate_chunk *chunk, struct migrate_slot *slots,
+		       const struct migrate_offload_state *state)
+{
+	unsigned long i;
+
+	init_completion(&chunk->done);
+	chunk->slots = slots;
+	for (i = 0; i < state->chunk_pages; i++) {
+		slots[i].copy.chunk = chunk;
+		slots[i].copy.stripe_bytes = state->stripe_bytes;
+	}
+}
+
 static int state_add_window(struct migrate_offload_state *state)
 {
 	struct migrate_window *window;
@@ -69,10 +83,9 @@ static int state_add_window(struct migrate_offload_state *state)
 		kvfree(window);
 		return -ENOMEM;
 	}
-	for (i = 0; i < state->nr_chunks; i++) {
-		window->chunks[i].slots = &window->slots[i * state->chunk_pages];
-		init_completion(&window->chunks[i].done);
-	}
+	for (i = 0; i < state->nr_chunks; i++)
+		chunk_init(&window->chunks[i],
+			   &window->slots[i * state->chunk_pages], state);
 	list_add(&window->node, &state->free);
 	return 0;
 }

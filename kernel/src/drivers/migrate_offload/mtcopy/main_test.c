@@ -1,0 +1,364 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * mtcopy: tests of the queue and of its workers.
+ *
+ * Folios are real, the core is not: reports are recorded instead. What is not
+ * tested here: that helpers make anything faster.
+ */
+#include <kunit/test.h>
+#include <linux/completion.h>
+#include <linux/cpu.h>
+#include <linux/kthread.h>
+
+#define TEST_MAX_COPIES	24
+#define TEST_WORKERS	4
+
+struct test_copy {
+	struct migrate_copy copy;
+	atomic_t reports;
+	int error;
+	/* How often each page was copied */
+	atomic_t *pages;
+};
+
+struct mtcopy_test {
+	struct mtcopy_queue queue;
+	struct test_copy copies[TEST_MAX_COPIES];
+	unsigned int nr;
+	struct folio *poisoned;
+	struct completion start;
+	struct completion exited;
+	u64 __percpu *counter;
+};
+
+static struct test_copy *test_copy_of(const struct migrate_copy *copy)
+{
+	return container_of(copy, struct test_copy, copy);
+}
+
+static int fake_copy_part(const struct mtcopy_part *part)
+{
+	struct mtcopy_test *t = kunit_get_current_test()->priv;
+	struct migrate_copy *copy = part->copy;
+	size_t at;
+
+	if (copy->src == t->poisoned)
+		return -EHWPOISON;
+	for (at = part->from; at < part->from + part->len; at += PAGE_SIZE)
+		atomic_inc(&test_copy_of(copy)->pages[at >> PAGE_SHIFT]);
+	memcpy(folio_address(copy->dst) + part->from,
+	       folio_address(copy->src) + part->from, part->len);
+	return 0;
+}
+
+static void fake_report(struct migrate_copy *copy, int error)
+{
+	struct test_copy *c = test_copy_of(copy);
+
+	if (error)
+		WRITE_ONCE(c->error, error);
+	atomic_inc(&c->reports);
+}
+
+static void test_put_folio(void *folio)
+{
+	folio_put(folio);
+}
+
+static struct folio *test_folio(struct kunit *test, unsigned int order, u8 byte)
+{
+	struct folio *folio = folio_alloc(GFP_KERNEL, order);
+
+	KUNIT_ASSERT_NOT_NULL(test, folio);
+	KUNIT_ASSERT_EQ(test, 0, kunit_add_action_or_reset(test, test_put_folio,
+							   folio));
+	memset(folio_address(folio), byte, folio_size(folio));
+	return folio;
+}
+
+/* A copy whose source holds another byte than any other folio */
+static struct migrate_copy *test_copy(struct kunit *test, unsigned int order,
+				      size_t stripe)
+{
+	struct mtcopy_test *t = test->priv;
+	struct test_copy *c = &t->copies[t->nr++];
+
+	KUNIT_ASSERT_LE(test, t->nr, TEST_MAX_COPIES);
+	c->copy.src = test_folio(test, order, t->nr);
+	c->copy.dst = test_folio(test, order, 0xff);
+	c->copy.stripe_bytes = stripe;
+	c->pages = kunit_kcalloc(test, 1 << order, sizeof(*c->pages), GFP_KERNEL);
+	KUNIT_ASSERT_NOT_NULL(test, c->pages);
+	return &c->copy;
+}
+
+static void test_enqueue(struct kunit *test, unsigned int order, size_t stripe)
+{
+	struct mtcopy_test *t = test->priv;
+
+	mtcopy_enqueue(&t->queue, test_copy(test, order, stripe));
+}
+
+static void expect_copied_once(struct kunit *test, struct test_copy *c)
+{
+	size_t size = folio_size(c->copy.src), i;
+
+	for (i = 0; i < size >> PAGE_SHIFT; i++)
+		KUNIT_ASSERT_EQ(test, atomic_read(&c->pages[i]), 1);
+	KUNIT_EXPECT_MEMEQ(test, folio_address(c->copy.dst),
+			   folio_address(c->copy.src), size);
+}
+
+static void expect_all_copied_once(struct kunit *test)
+{
+	struct mtcopy_test *t = test->priv;
+	unsigned int i;
+
+	for (i = 0; i < t->nr; i++) {
+		expect_copied_once(test, &t->copies[i]);
+		KUNIT_EXPECT_EQ(test, t->copies[i].error, 0);
+		KUNIT_EXPECT_EQ(test, atomic_read(&t->copies[i].reports),
+				atomic_read(&t->copies[i].copy.parts));
+	}
+	KUNIT_EXPECT_TRUE(test, list_empty(&t->queue.copies));
+	KUNIT_EXPECT_EQ(test, t->queue.parts, 0);
+	KUNIT_EXPECT_EQ(test, t->queue.bytes, 0);
+}
+
+static void test_free_percpu(void *counter)
+{
+	free_percpu((u64 __percpu __force *)counter);
+}
+
+static int mtcopy_test_init(struct kunit *test)
+{
+	struct mtcopy_test *t = kunit_kzalloc(test, sizeof(*t), GFP_KERNEL);
+
+	KUNIT_ASSERT_NOT_NULL(test, t);
+	mtcopy_init_queue(&t->queue);
+	init_completion(&t->start);
+	init_completion(&t->exited);
+	t->counter = alloc_percpu(u64);
+	KUNIT_ASSERT_NOT_NULL(test, (void __force *)t->counter);
+	KUNIT_ASSERT_EQ(test, 0,
+			kunit_add_action_or_reset(test, test_free_percpu,
+						  (void __force *)t->counter));
+	test->priv = t;
+	kunit_activate_static_stub(test, mtcopy_copy_part, fake_copy_part);
+	kunit_activate_static_stub(test, mtcopy_report, fake_report);
+	return 0;
+}
+
+static void parts_cover_a_folio_and_none_is_too_small(struct kunit *test)
+{
+	static const size_t stripes[] = {
+		PAGE_SIZE, 3 * PAGE_SIZE, SZ_64K, SZ_128K, SZ_2M - PAGE_SIZE,
+		SZ_2M, SZ_2M + PAGE_SIZE, SIZE_MAX & PAGE_MASK,
+	};
+	size_t size, from, len;
+	unsigned int i, n;
+
+	for (i = 0; i < ARRAY_SIZE(stripes); i++) {
+		for (size = PAGE_SIZE; size <= SZ_2M; size *= 2) {
+			n = 0;
+			for (from = 0; from < size; from += len) {
+				len = mtcopy_part_len(size, from, stripes[i]);
+				KUNIT_ASSERT_GE(test, len, min(size, stripes[i]));
+				n++;
+			}
+			KUNIT_EXPECT_EQ(test, from, size);
+			KUNIT_EXPECT_EQ(test, n, mtcopy_nr_parts(size, stripes[i]));
+		}
+	}
+}
+
+static void small_folios_are_claimed_together(struct kunit *test)
+{
+	static const unsigned int expected[] = { 16, 4, 1, 1, 2, 1, 0 };
+	struct mtcopy_part part[MTCOPY_CLAIM_PARTS];
+	struct mtcopy_test *t = test->priv;
+	unsigned int i;
+
+	for (i = 0; i < 20; i++)
+		test_enqueue(test, 0, SZ_128K);
+	test_enqueue(test, 6, SZ_128K);		/* two stripes, one by one */
+	for (i = 0; i < 3; i++)			/* 128 KiB are enough */
+		test_enqueue(test, 4, SZ_128K);
+	for (i = 0; i < ARRAY_SIZE(expected); i++)
+		KUNIT_EXPECT_EQ_MSG(test, mtcopy_claim(&t->queue, part),
+				    expected[i], "claim %u", i);
+}
+
+static int test_worker(void *data)
+{
+	struct kunit *test = data;
+	struct mtcopy_test *t = test->priv;
+
+	current->kunit_test = test;	/* the stubs hold for this task, too */
+	wait_for_completion(&t->start);
+	while (mtcopy_work(&t->queue, t->counter))
+		cond_resched();
+	current->kunit_test = NULL;
+	kthread_complete_and_exit(&t->exited, 0);
+}
+
+static void concurrent_workers_copy_each_page_once(struct kunit *test)
+{
+	static const unsigned int orders[] = { 0, 9, 1, 5, 0, 7, 4, 0 };
+	struct mtcopy_test *t = test->priv;
+	struct task_struct *worker;
+	unsigned int i, workers = 0;
+	u64 sum = 0, bytes;
+	int cpu;
+
+	for (i = 0; i < TEST_MAX_COPIES; i++)
+		test_enqueue(test, orders[i % ARRAY_SIZE(orders)], 3 * PAGE_SIZE);
+	bytes = t->queue.bytes;
+	for (i = 0; i < TEST_WORKERS; i++) {
+		worker = kthread_run(test_worker, test, "mtcopy_test/%u", i);
+		workers += !IS_ERR(worker);
+	}
+	complete_all(&t->start);
+	while (mtcopy_work(&t->queue, t->counter))
+		cond_resched();
+	for (i = 0; i < workers; i++)
+		wait_for_completion(&t->exited);
+
+	KUNIT_EXPECT_EQ(test, workers, TEST_WORKERS);
+	expect_all_copied_once(test);
+	for_each_possible_cpu(cpu)
+		sum += *per_cpu_ptr(t->counter, cpu);
+	KUNIT_EXPECT_EQ(test, sum, bytes);
+}
+
+/* Three folios of one part, three of four parts; one is poisoned */
+static void test_poison(struct kunit *test, unsigned int victim)
+{
+	struct mtcopy_test *t = test->priv;
+	unsigned int i;
+
+	for (i = 0; i < 6; i++)
+		test_enqueue(test, i < 3 ? 0 : 6, SZ_64K);
+	t->poisoned = t->copies[victim].copy.src;
+	while (mtcopy_work(&t->queue, t->counter))
+		;
+	for (i = 0; i < 6; i++) {
+		KUNIT_EXPECT_EQ(test, atomic_read(&t->copies[i].reports),
+				i < 3 ? 1 : 4);
+		KUNIT_EXPECT_EQ(test, t->copies[i].error,
+				i == victim ? -EHWPOISON : 0);
+		if (i != victim)
+			expect_copied_once(test, &t->copies[i]);
+	}
+}
+
+static void a_poisoned_small_folio_fails_alone(struct kunit *test)
+{
+	test_poison(test, 1);
+}
+
+static void a_poisoned_large_folio_fails_alone(struct kunit *test)
+{
+	test_poison(test, 4);
+}
+
+static unsigned int no_idle_cpu(int *chosen, unsigned int max, int dst_nid,
+				int src_nid)
+{
+	return 0;
+}
+
+static void the_caller_copies_all_when_no_cpu_is_idle(struct kunit *test)
+{
+	unsigned int i, awake = atomic_read(&mtcopy_awake);
+
+	kunit_activate_static_stub(test, mtcopy_choose_cpus, no_idle_cpu);
+	for (i = 0; i < 4; i++)
+		KUNIT_EXPECT_EQ(test, 0,
+				mtcopy_submit(&mtcopy, test_copy(test, 9, SZ_128K)));
+	mtcopy_flush(&mtcopy);
+	KUNIT_EXPECT_EQ(test, atomic_read(&mtcopy_awake), awake);
+	for (i = 0; i < 4 * 16; i++)
+		KUNIT_EXPECT_TRUE(test, mtcopy_help(&mtcopy));
+	KUNIT_EXPECT_FALSE(test, mtcopy_help(&mtcopy));
+	expect_all_copied_once(test);
+}
+
+static void helpers_are_wanted_only_for_parts_that_can_be_shared(struct kunit *test)
+{
+	struct mtcopy_part part[MTCOPY_CLAIM_PARTS];
+	struct mtcopy_test *t = test->priv;
+	int dst, src;
+
+	KUNIT_EXPECT_EQ(test, mtcopy_wanted(&t->queue, &dst, &src), 0);
+	test_enqueue(test, 9, SZ_2M);		/* one part, however large */
+	KUNIT_EXPECT_EQ(test, mtcopy_wanted(&t->queue, &dst, &src), 0);
+	KUNIT_EXPECT_EQ(test, src, folio_nid(t->copies[0].copy.src));
+	KUNIT_EXPECT_EQ(test, dst, folio_nid(t->copies[0].copy.dst));
+	KUNIT_EXPECT_EQ(test, mtcopy_claim(&t->queue, part), 1);
+	test_enqueue(test, 9, SZ_128K);
+	KUNIT_EXPECT_EQ(test, mtcopy_wanted(&t->queue, &dst, &src), 15);
+	KUNIT_EXPECT_EQ(test, mtcopy_claim(&t->queue, part), 1);
+	KUNIT_EXPECT_EQ(test, mtcopy_wanted(&t->queue, &dst, &src), 14);
+}
+
+static void helpers_that_come_late_go_again(struct kunit *test)
+{
+	unsigned int awake = atomic_read(&mtcopy_awake);
+	int cpu;
+
+	cpus_read_lock();
+	for_each_online_cpu(cpu)
+		KUNIT_EXPECT_TRUE(test, mtcopy_wake(cpu, &mtcopy_queues[0],
+						    UINT_MAX));
+	cpus_read_unlock();
+	flush_workqueue(mtcopy_wq);
+	KUNIT_EXPECT_EQ(test, atomic_read(&mtcopy_awake), awake);
+}
+
+static void no_more_helpers_are_woken_than_allowed(struct kunit *test)
+{
+	unsigned int awake = atomic_read(&mtcopy_awake);
+
+	KUNIT_EXPECT_FALSE(test, mtcopy_wake(0, &mtcopy_queues[0], 0));
+	KUNIT_EXPECT_EQ(test, atomic_read(&mtcopy_awake), awake);
+}
+
+static void threads_outside_0_to_64_are_refused(struct kunit *test)
+{
+	static const char * const bad[] = { "65", "-1", "many", "", "1 2" };
+	unsigned int threads = 7, i;
+	const struct kernel_param kp = { .name = "threads", .arg = &threads };
+
+	for (i = 0; i < ARRAY_SIZE(bad); i++) {
+		KUNIT_EXPECT_EQ_MSG(test, mtcopy_set_threads(bad[i], &kp),
+				    -EINVAL, "%s", bad[i]);
+		KUNIT_EXPECT_EQ(test, threads, 7);
+	}
+	KUNIT_EXPECT_EQ(test, mtcopy_set_threads("0", &kp), 0);
+	KUNIT_EXPECT_EQ(test, threads, 0);
+	KUNIT_EXPECT_EQ(test, mtcopy_set_threads("64", &kp), 0);
+	KUNIT_EXPECT_EQ(test, threads, 64);
+}
+
+static struct kunit_case mtcopy_cases[] = {
+	KUNIT_CASE(parts_cover_a_folio_and_none_is_too_small),
+	KUNIT_CASE(small_folios_are_claimed_together),
+	KUNIT_CASE(concurrent_workers_copy_each_page_once),
+	KUNIT_CASE(a_poisoned_small_folio_fails_alone),
+	KUNIT_CASE(a_poisoned_large_folio_fails_alone),
+	KUNIT_CASE(the_caller_copies_all_when_no_cpu_is_idle),
+	KUNIT_CASE(helpers_are_wanted_only_for_parts_that_can_be_shared),
+	KUNIT_CASE(helpers_that_come_late_go_again),
+	KUNIT_CASE(no_more_helpers_are_woken_than_allowed),
+	KUNIT_CASE(threads_outside_0_to_64_are_refused),
+	{}
+};
+
+static struct kunit_suite mtcopy_suite = {
+	.name = "mtcopy",
+	.init = mtcopy_test_init,
+	.test_cases = mtcopy_cases,
+};
+
+kunit_test_suite(mtcopy_suite);

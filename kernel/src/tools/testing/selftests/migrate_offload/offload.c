@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: GPL-2.0-only
+#define _GNU_SOURCE
+#include <err.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "offload.h"
+
+int file_write(const char *path, const char *value)
+{
+	ssize_t len = strlen(value);
+	int fd, error = 0;
+
+	fd = open(path, O_WRONLY | O_CLOEXEC);
+	if (fd < 0)
+		return -errno;
+	if (write(fd, value, len) != len)
+		error = -errno;
+	close(fd);
+	return error;
+}
+
+int file_read(const char *path, char *buf, size_t size)
+{
+	int fd, error = 0;
+	ssize_t len;
+
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return -errno;
+	len = read(fd, buf, size - 1);
+	if (len < 0)
+		error = -errno;
+	close(fd);
+	buf[len < 0 ? 0 : len] = '\0';
+	buf[strcspn(buf, "\n")] = '\0';
+	return error;
+}
+
+long file_read_long(const char *path)
+{
+	char buf[64], *end;
+	long value;
+
+	if (file_read(path, buf, sizeof(buf)))
+		err(1, "cannot read %s", path);
+	value = strtol(buf, &end, 10);
+	if (end == buf)
+		errx(1, "%s holds '%s', not a number", path, buf);
+	return value;
+}
+
+int run(const char *format, ...)
+{
+	char line[512];
+	va_list args;
+	int len;
+
+	va_start(args, format);
+	len = snprintf(line, sizeof(line), "exec >/dev/null 2>&1; ");
+	vsnprintf(line + len, sizeof(line) - len, format, args);
+	va_end(args);
+	return system(line);
+}
+
+static const char *offload_path(const char *name)
+{
+	static char path[256];
+
+	snprintf(path, sizeof(path), OFFLOAD_DIR "/%s", name);
+	return path;
+}
+
+int offload_try(const char *name, const char *value)
+{
+	return file_write(offload_path(name), value);
+}
+
+void offload_set(const char *name, const char *format, ...)
+{
+	char value[256];
+	va_list args;
+	int error;
+
+	va_start(args, format);
+	vsnprintf(value, sizeof(value), format, args);
+	va_end(args);
+	error = offload_try(name, value);
+	if (error)
+		errx(1, "cannot write '%s' to %s: %s", value,
+		     offload_path(name), strerror(-error));
+}
+
+void offload_get(const char *name, char *buf, size_t size)
+{
+	if (file_read(offload_path(name), buf, size))
+		err(1, "cannot read %s", offload_path(name));
+}
+
+struct offload_stats offload_stats(const struct offload_stats *since)
+{
+	static const struct {
+		const char *name;
+		size_t offset;
+	} files[] = {
+#define STAT(name) { "stats/" #name, offsetof(struct offload_stats, name) }
+		STAT(calls), STAT(folios), STAT(bytes), STAT(fallback_kind),
+		STAT(fallback_refs), STAT(fallback_busy), STAT(fallback_error),
+		STAT(left), STAT(quarantined_bytes),
+#undef STAT
+	};
+	struct offload_stats stats = {};
+
+	for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
+		long *value = (void *)&stats + files[i].offset;
+
+		*value = file_read_long(offload_path(files[i].name));
+		if (since)
+			*value -= *(long *)((void *)since + files[i].offset);
+	}
+	return stats;
+}
+
+void offload_reset(void)
+{
+	static const char * const numbers[] = {
+		"min_bytes", "chunk_pages", "window_pages", "stripe_bytes",
+		"inaccessible_enabled",
+	};
+	static const char * const faults[] = {
+		"read_error", "write_error", "stall", "late", "swap",
+		"prep_null", "ring_full",
+	};
+	char name[64];
+
+	offload_set("active", "none");
+	offload_set("reasons", "all");
+	for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
+		offload_set(numbers[i], "0");
+	if (!module_loaded("softdma"))
+		return;
+	for (size_t i = 0; i < sizeof(faults) / sizeof(faults[0]); i++) {
+		snprintf(name, sizeof(name), "%s_every", faults[i]);
+		softdma_set(name, 0);
+	}
+	softdma_set("stall_release", 1);
+	softdma_set("latency_ns", 0);
+	softdma_set("mbps", 0);
+}
+
+bool module_loaded(const char *name)
+{
+	char path[256];
+
+	snprintf(path, sizeof(path), "/sys/module/%s/refcnt", name);
+	return !access(path, F_OK);
+}
+
+int module_load(const char *name, const char *params)
+{
+	if (module_loaded(name))
+		return -EEXIST;
+	return run("modprobe %s %s", name, params) ? -ENOENT : 0;
+}
+
+int module_unload(const char *name)
+{
+	return syscall(SYS_delete_module, name, O_NONBLOCK) ? -errno : 0;
+}
+
+const char *offload_use(const char *engine)
+{
+	static char why[128];
+
+	if (access(OFFLOAD_DIR, F_OK))
+		return "this kernel has no " OFFLOAD_DIR;
+	if (!strcmp(engine, "dcbm") && !module_loaded("softdma") &&
+	    module_load("softdma", ""))
+		return "no module softdma";
+	if (strcmp(engine, "cpu") && !module_loaded(engine) &&
+	    module_load(engine, "")) {
+		snprintf(why, sizeof(why), "no module %s", engine);
+		return why;
+	}
+	offload_set("active", "%s", engine);
+	return NULL;
+}
+
+void offload_unload(void)
+{
+	static const char * const modules[] = { "dcbm", "mtcopy", "softdma" };
+	int error;
+
+	offload_set("active", "none");
+	for (size_t i = 0; i < sizeof(modules) / sizeof(modules[0]); i++) {
+		if (!module_loaded(modules[i]))
+			continue;
+		error = module_unload(modules[i]);
+		if (error)
+			errx(1, "cannot unload %s: %s", modules[i],
+			     strerror(-error));
+	}
+}
+
+void softdma_set(const char *name, unsigned int value)
+{
+	char path[256], text[16];
+	int error;
+
+	snprintf(path, sizeof(path), SOFTDMA_DIR "/%s", name);
+	snprintf(text, sizeof(text), "%u", value);
+	error = file_write(path, text);
+	if (error)
+		errx(1, "cannot write %s to %s: %s", text, path,
+		     strerror(-error));
+}
+
+long softdma_get(const char *name)
+{
+	char path[256];
+
+	snprintf(path, sizeof(path), SOFTDMA_DIR "/%s", name);
+	return file_read_long(path);
+}

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The copy offload as user space sees it: settings, counters, engines.
+ *
+ * What cannot fail in a sane test machine ends the test with a message.
+ */
+#ifndef MIGRATE_OFFLOAD_OFFLOAD_H
+#define MIGRATE_OFFLOAD_OFFLOAD_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#define OFFLOAD_DIR	"/sys/kernel/mm/migrate_offload"
+#define SOFTDMA_DIR	"/sys/module/softdma/parameters"
+
+/* The counters of stats/; each but window_max_pages only grows */
+struct offload_stats {
+	long calls;
+	long folios;
+	long bytes;
+	long fallback_kind;
+	long fallback_refs;
+	long fallback_busy;
+	long fallback_error;
+	long left;
+	long quarantined_bytes;
+};
+
+/* Any file: 0 or -errno; at most one line is read, without its newline */
+int file_write(const char *path, const char *value);
+int file_read(const char *path, char *buf, size_t size);
+long file_read_long(const char *path);
+
+/* Run a command line with its output thrown away: its exit code */
+__attribute__((format(printf, 1, 2)))
+int run(const char *format, ...);
+
+/* Any file of OFFLOAD_DIR: 0 or -errno */
+int offload_try(const char *name, const char *value);
+/* The same, but it must work */
+__attribute__((format(printf, 2, 3)))
+void offload_set(const char *name, const char *format, ...);
+void offload_get(const char *name, char *buf, size_t size);
+
+/* What the counters have grown by since @since; all of them if it is NULL */
+struct offload_stats offload_stats(const struct offload_stats *since);
+
+/* No migrator active, all settings at their defaults, no fault in softdma */
+void offload_reset(void);
+
+/* Load what the engine needs and make it active. NULL, or the unmet need. */
+const char *offload_use(const char *engine);
+/* Unload all engines that are modules */
+void offload_unload(void);
+
+bool module_loaded(const char *name);
+/* 0 or -errno; dependencies and @params as in modprobe(8) */
+int module_load(const char *name, const char *params);
+int module_unload(const char *name);
+
+void softdma_set(const char *name, unsigned int value);
+long softdma_get(const char *name);
+
+#endif /* MIGRATE_OFFLOAD_OFFLOAD_H */

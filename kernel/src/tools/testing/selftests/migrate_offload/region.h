@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Memory to move, with contents that are known byte by byte.
+ *
+ * A region lies between two guards that hold other bytes: what is written
+ * beside the region is seen as well as what is written in it.
+ */
+#ifndef MIGRATE_OFFLOAD_REGION_H
+#define MIGRATE_OFFLOAD_REGION_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define KIB	1024UL
+#define MIB	(1024 * KIB)
+#define PAGE	(4 * KIB)
+#define PMD	(2 * MIB)
+
+enum backing {
+	ANON,
+	MEMFD,
+	TMPFS,		/* a file system from here on */
+	EXT4,
+	XFS,
+};
+
+enum mover {
+	MOVE_PAGES,
+	MBIND,
+	MIGRATE_PAGES,	/* moves the whole process */
+};
+
+enum sharing {
+	OWN,		/* only what no other process maps */
+	SHARED,
+};
+
+struct region {
+	char *addr;
+	size_t size;
+	uint64_t seed;
+	char *map;	/* the region and its guards */
+	size_t map_size;
+	int fd;
+};
+
+/* The first two nodes with memory; false if there is but one */
+bool nodes_find(int nodes[2]);
+/* Run on a CPU of this node; false if it has none */
+bool node_run_on(int node);
+/* Where the pages of this task are allocated from now on; -1: anywhere */
+void node_alloc_on(int node);
+
+/*
+ * Make a region on a node, in folios of this size (0: whatever comes), and
+ * fill it. NULL, or the unmet need.
+ */
+const char *region_create(struct region *r, enum backing backing,
+			  size_t folio_size, size_t size, int node);
+void region_destroy(struct region *r);
+
+void region_fill(struct region *r, uint64_t seed);
+/* 64-bit words of the region and its guards that are not as they were filled */
+size_t region_wrong_words(const struct region *r);
+uint64_t region_word(const struct region *r, size_t offset);
+
+/* Pages that are not on this node, be it that they are not present at all */
+size_t region_pages_off(const struct region *r, int node);
+/* Pages that are not in a folio of this size */
+size_t region_pages_not_in(const struct region *r, size_t folio_size);
+
+/* Pages that are not on node @to afterwards, or -errno */
+long region_move(struct region *r, enum mover mover, int from, int to);
+long pages_move(char *addr, size_t size, int to, enum sharing sharing);
+int page_node(const void *addr);
+uint64_t page_frame(const void *addr);
+
+#endif /* MIGRATE_OFFLOAD_REGION_H */
