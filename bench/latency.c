@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: GPL-2.0
+/* How long memory is out of reach. A folio is so from its first page-table entry
+ * that becomes a migration entry until the last one is real again; a call's
+ * first-folio latency is from its start to the first entry that is real again.
+ */
+#include "migbench.h"
+
+#include <stdlib.h>
+
+#define PMD_PAGES 512
+
+static struct trace_log events;
+
+/* What is known of a folio while the events are gone through. */
+struct folio_state {
+	uint64_t begin_ns;
+	int away;		/* pages that are migration entries now */
+};
+
+void latency_prepare(struct bench *b)
+{
+	tracefs_open(2 * b->mem.pages + 1024);
+}
+
+void latency_before(struct bench *b)
+{
+	(void)b;
+	tracefs_start();
+}
+
+static bool in_region(const struct bench *b, const struct trace_event *e)
+{
+	return e->kind != TRACE_START && e->addr >= (uintptr_t)b->mem.base &&
+	       e->addr < (uintptr_t)b->mem.base + b->opt.bytes;
+}
+
+/* One sample for each time that a folio went away and came back. */
+static void pair_folios(struct bench *b)
+{
+	struct folio_state *state = zalloc(b->mem.folios, sizeof(*state));
+	const struct trace_event *e;
+	size_t i;
+
+	for (e = events.event; e < events.event + events.count; e++) {
+		struct folio_state *s;
+
+		if (!in_region(b, e))
+			continue;
+		s = &state[(e->addr - (uintptr_t)b->mem.base) / b->opt.folio_bytes];
+		if (e->kind == TRACE_SET_PTE || e->kind == TRACE_SET_PMD) {
+			if (!s->away)
+				s->begin_ns = e->ns;
+			s->away += e->kind == TRACE_SET_PMD ? PMD_PAGES : 1;
+			continue;
+		}
+		s->away -= e->kind == TRACE_REMOVE_PMD ? PMD_PAGES : 1;
+		if (!s->away)
+			samples_add(&b->inaccessible_us, (double)(e->ns - s->begin_ns) / 1000);
+	}
+	for (i = 0; i < b->mem.folios; i++)
+		if (state[i].away)
+			b->latency_void = "events do not pair up";
+	free(state);
+}
+
+/* For each call: the first entry of ours that the same thread made real again. */
+static void find_first_folios(struct bench *b)
+{
+	const struct trace_event *end = events.event + events.count, *e, *start;
+
+	for (start = events.event; start < end; start++) {
+		if (start->kind != TRACE_START)
+			continue;
+		for (e = start + 1; e < end; e++) {
+			if (e->pid != start->pid)
+				continue;
+			if (e->kind == TRACE_START)
+				break;
+			if (!in_region(b, e) || e->kind == TRACE_SET_PTE ||
+			    e->kind == TRACE_SET_PMD)
+				continue;
+			samples_add(&b->first_folio_us, (double)(e->ns - start->ns) / 1000);
+			break;
+		}
+	}
+}
+
+void latency_after(struct bench *b)
+{
+	tracefs_stop(&events);
+	if (events.lost) {
+		b->latency_void = "the trace buffer overran; move fewer --bytes";
+		return;
+	}
+	pair_folios(b);
+	find_first_folios(b);
+	if (!b->first_folio_us.count)
+		b->latency_void = "no migration event was seen";
+}

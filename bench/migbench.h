@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * migbench: how fast does this kernel move memory between NUMA nodes, how long
+ * is the memory out of reach meanwhile, and does every byte arrive?
+ *
+ * main.c runs the show; every other file is one idea of it.
+ */
+#ifndef MIGBENCH_H
+#define MIGBENCH_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#if !__has_include(<numa.h>)
+#error "numa.h is missing: apt-get install libnuma-dev"
+#endif
+
+struct bitmask;	/* libnuma's */
+
+#define MIGBENCH_VERSION "1.0"
+#define PAGE_BYTES 4096UL
+#define NODE_AUTO (~0UL)
+
+enum exit_code {
+	EXIT_PASSED = 0,
+	EXIT_CHECK_FAILED = 1,
+	EXIT_BAD_USAGE = 2,
+	EXIT_CANNOT_RUN = 4,
+};
+
+/* What the user asked for; options.c fills it from its table. */
+struct options {
+	const char *call;
+	const char *memory;
+	const char *file;
+	const char *cpus;
+	const char *json;
+	unsigned long folio_bytes;
+	unsigned long bytes;
+	unsigned long from;
+	unsigned long to;
+	unsigned long runs;
+	unsigned long warmup;
+	unsigned long threads;
+	unsigned long per_call;
+	unsigned long busy;
+	unsigned long seed;
+	bool latency;
+	bool access;
+	bool stall;
+	bool null;
+	bool allow_partial;
+	int argc;
+	char **argv;
+};
+
+/* The memory that moves, and the arrays that the calls need, made beforehand. */
+struct region {
+	char *base;
+	size_t folios;
+	size_t pages;
+	void **addr;		/* of each folio */
+	int *node_to;		/* for each folio, as move_pages() wants it */
+	int *status;
+	struct bitmask *mask_from;	/* for mbind() and migrate_pages() */
+	struct bitmask *mask_to;
+	uint64_t *touches;	/* per page: what the stall probe added */
+	bool confirmed;		/* folio sizes were read back from the kernel */
+};
+
+struct run {
+	uint64_t ns;
+	uint64_t cpu_ns;
+	size_t moved_pages;
+	size_t split_folios;
+};
+
+struct samples {
+	double *value;
+	size_t count;
+	size_t room;
+};
+
+struct bench;
+
+/* A way to move folios [first, first + count); returns 0 or -errno. */
+struct call {
+	const char *name;
+	int (*move)(struct bench *b, size_t first, size_t count);
+};
+
+struct bench {
+	struct options opt;
+	const struct call *call;
+	struct region mem;
+	int *cpus;		/* for each mover; NULL: not pinned */
+	struct run *runs;	/* the timed ones that are complete */
+	size_t runs_done;
+	struct samples first_folio_us;
+	struct samples inaccessible_us;
+	const char *latency_void;	/* why the figures above cannot be trusted */
+	struct samples uncached_cycles;
+	struct samples cached_cycles;
+	struct samples post_move_cycles;
+	struct samples stall_us;	/* the worst touch of each run */
+	uint64_t stall_touches;
+	uint64_t verified_bytes;
+	uint64_t mismatched_bytes;
+	bool failed;
+};
+
+/* util.c */
+void die(enum exit_code code, const char *fmt, ...)
+	__attribute__((noreturn, format(printf, 2, 3)));
+void fail(struct bench *b, const char *fmt, ...)
+	__attribute__((format(printf, 2, 3)));
+void *zalloc(size_t count, size_t size);
+int read_text(const char *path, char *text, size_t size);
+int write_text(const char *path, const char *text);
+uint64_t clock_ns(int clock);
+void samples_add(struct samples *s, double value);
+double samples_percentile(struct samples *s, double percent);
+void signals_hold(void);
+void signals_obey(void);
+
+/* options.c */
+void options_parse(struct options *opt, int argc, char **argv);
+
+/* host.c */
+void host_check(struct bench *b);
+int host_nodes(unsigned long *nodes, int room);
+
+/* thp.c */
+void thp_prepare(const struct options *opt);
+
+/* memory.c */
+void memory_set_up(struct bench *b);
+void memory_renew(struct bench *b);
+bool memory_is_file(const struct options *opt);
+
+/* pattern.c */
+void pattern_fill(char *page, size_t page_index, uint64_t seed);
+void pattern_check(struct bench *b);
+
+/* place.c */
+size_t place_count(struct bench *b, unsigned long node);
+size_t place_wrong_folios(struct bench *b, size_t *first_wrong);
+
+/* calls.c */
+const struct call *call_find(const struct options *opt);
+
+/* movers.c */
+void movers_run(struct bench *b, struct run *run);
+
+/* busy.c */
+void busy_start(unsigned long threads);
+
+/* latency.c, access.c, stall.c: what else is measured around a move */
+void latency_prepare(struct bench *b);
+void latency_before(struct bench *b);
+void latency_after(struct bench *b);
+void access_before(struct bench *b);
+void access_after(struct bench *b);
+void stall_before(struct bench *b);
+void stall_after(struct bench *b);
+
+/* tracefs.c */
+enum trace_kind {
+	TRACE_START,
+	TRACE_SET_PTE,
+	TRACE_REMOVE_PTE,
+	TRACE_SET_PMD,
+	TRACE_REMOVE_PMD,
+	TRACE_KINDS,
+};
+
+struct trace_event {
+	uint64_t ns;
+	uint64_t addr;
+	size_t seq;
+	int pid;
+	enum trace_kind kind;
+};
+
+struct trace_log {
+	struct trace_event *event;
+	size_t count;
+	size_t room;
+	bool lost;
+};
+
+void tracefs_open(size_t expected_events);
+void tracefs_start(void);
+void tracefs_stop(struct trace_log *log);
+
+/* report.c, json.c */
+void report_open(const struct options *opt);
+void report_write(struct bench *b);
+
+struct json {
+	FILE *out;
+	bool comma;
+};
+
+void json_open(struct json *j, const char *key, char bracket);
+void json_close(struct json *j, char bracket);
+void json_text(struct json *j, const char *key, const char *text);
+void json_count(struct json *j, const char *key, uint64_t value);
+void json_real(struct json *j, const char *key, double value);
+void json_flag(struct json *j, const char *key, bool value);
+
+#endif

@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: GPL-2.0
+/* What was found, for people and for programs. */
+#include "migbench.h"
+
+#include <errno.h>
+#include <math.h>
+#include <string.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#define KIB 1024
+#define MIB (1024.0 * 1024)
+
+struct summary {
+	struct samples gbps, cpu_ns_per_page, ns_per_folio;
+};
+
+static FILE *json_file;
+
+/* Before anything is measured: a result that cannot be written is no result. */
+void report_open(const struct options *opt)
+{
+	if (!opt->json)
+		return;
+	json_file = strcmp(opt->json, "-") ? fopen(opt->json, "we") : stdout;
+	if (!json_file)
+		die(EXIT_BAD_USAGE, "--json %s: %s; name a file that can be written, or -",
+		    opt->json, strerror(errno));
+}
+
+/* Runs that moved nothing (--null) have no rates. */
+static void summarise(struct bench *b, struct summary *s)
+{
+	size_t i;
+
+	for (i = 0; i < b->runs_done; i++) {
+		const struct run *r = &b->runs[i];
+		double pages = (double)r->moved_pages;
+
+		if (!r->moved_pages || !r->ns)
+			continue;
+		samples_add(&s->gbps, pages * PAGE_BYTES / (double)r->ns);
+		samples_add(&s->cpu_ns_per_page, (double)r->cpu_ns / pages);
+		samples_add(&s->ns_per_folio,
+			    (double)r->ns * (double)b->opt.folio_bytes / (pages * PAGE_BYTES));
+	}
+}
+
+static void json_host(struct json *j)
+{
+	unsigned long nodes[1024];
+	int count = host_nodes(nodes, 1024), i;
+
+	json_open(j, "host", '{');
+	json_count(j, "cpus", (uint64_t)sysconf(_SC_NPROCESSORS_ONLN));
+	json_open(j, "nodes", '[');
+	for (i = 0; i < count; i++)
+		json_count(j, NULL, nodes[i]);
+	json_close(j, ']');
+	json_close(j, '}');
+}
+
+static void json_setting(struct json *j, const struct bench *b)
+{
+	const struct options *opt = &b->opt;
+	struct utsname name;
+	int i;
+
+	uname(&name);
+	json_text(j, "tool", "migbench");
+	json_text(j, "version", MIGBENCH_VERSION);
+	json_open(j, "command", '[');
+	for (i = 0; i < opt->argc; i++)
+		json_text(j, NULL, opt->argv[i]);
+	json_close(j, ']');
+	json_text(j, "kernel", name.release);
+	json_count(j, "seed", opt->seed);
+	json_host(j);
+	json_text(j, "call", b->call->name);
+	json_text(j, "memory", opt->memory);
+	json_count(j, "folio_kib", opt->folio_bytes / KIB);
+	json_flag(j, "folio_confirmed", b->mem.confirmed);
+	json_count(j, "bytes", opt->bytes);
+	json_count(j, "folios", b->mem.folios);
+	json_count(j, "threads", opt->threads);
+	json_count(j, "per_call", opt->per_call);
+	json_count(j, "busy", opt->busy);
+	if (opt->cpus)
+		json_text(j, "pinned_to", opt->cpus);
+	json_count(j, "from", opt->from);
+	json_count(j, "to", opt->to);
+}
+
+static void json_runs(struct json *j, struct bench *b, struct summary *s)
+{
+	size_t i;
+
+	json_open(j, "runs", '[');
+	for (i = 0; i < b->runs_done; i++) {
+		json_open(j, NULL, '{');
+		json_count(j, "ns", b->runs[i].ns);
+		json_count(j, "cpu_ns", b->runs[i].cpu_ns);
+		json_count(j, "moved_pages", b->runs[i].moved_pages);
+		if (b->runs[i].split_folios)
+			json_count(j, "split_folios", b->runs[i].split_folios);
+		json_close(j, '}');
+	}
+	json_close(j, ']');
+	if (!s->gbps.count)
+		return;
+	json_real(j, "gbps", samples_percentile(&s->gbps, 50));
+	json_real(j, "gbps_min", samples_percentile(&s->gbps, 0));
+	json_real(j, "gbps_max", samples_percentile(&s->gbps, 100));
+	json_real(j, "cpu_ns_per_page", samples_percentile(&s->cpu_ns_per_page, 50));
+	json_real(j, "ns_per_folio", samples_percentile(&s->ns_per_folio, 50));
+}
+
+static void json_extras(struct json *j, struct bench *b)
+{
+	bool bad = b->latency_void;
+
+	if (b->failed)
+		return;		/* cut short: nothing to go by */
+	if (b->opt.latency) {
+		struct samples *away = &b->inaccessible_us;
+
+		json_real(j, "first_folio_us",
+			  bad ? NAN : samples_percentile(&b->first_folio_us, 50));
+		json_open(j, "inaccessible_us", '{');
+		json_real(j, "p50", bad ? NAN : samples_percentile(away, 50));
+		json_real(j, "p99", bad ? NAN : samples_percentile(away, 99));
+		json_real(j, "max", bad ? NAN : samples_percentile(away, 100));
+		json_count(j, "samples", bad ? 0 : away->count);
+		json_close(j, '}');
+	}
+	if (b->opt.access) {
+		json_open(j, "access", '{');
+		json_real(j, "uncached_cycles_per_page",
+			  samples_percentile(&b->uncached_cycles, 50));
+		json_real(j, "cached_cycles_per_page",
+			  samples_percentile(&b->cached_cycles, 50));
+		json_real(j, "post_move_cycles_per_page",
+			  samples_percentile(&b->post_move_cycles, 50));
+		json_close(j, '}');
+	}
+	if (b->opt.stall) {
+		json_open(j, "stall", '{');
+		json_real(j, "worst_us", samples_percentile(&b->stall_us, 100));
+		json_real(j, "median_of_worst_us", samples_percentile(&b->stall_us, 50));
+		json_count(j, "touches", b->stall_touches);
+		json_close(j, '}');
+	}
+}
+
+static void write_json(struct bench *b, struct summary *s)
+{
+	struct json j = { .out = json_file };
+
+	json_open(&j, NULL, '{');
+	json_setting(&j, b);
+	json_runs(&j, b, s);
+	json_extras(&j, b);
+	json_count(&j, "verified_bytes", b->verified_bytes);
+	json_count(&j, "mismatched_bytes", b->mismatched_bytes);
+	json_flag(&j, "passed", !b->failed);
+	json_close(&j, '}');
+	fputc('\n', json_file);
+	if (fflush(json_file) || ferror(json_file))
+		die(EXIT_CANNOT_RUN, "--json %s: %s", b->opt.json, strerror(errno));
+}
+
+static void table_setting(const struct bench *b)
+{
+	const struct options *opt = &b->opt;
+	struct utsname name;
+
+	uname(&name);
+	printf("migbench %s on Linux %s, seed %lu\n", MIGBENCH_VERSION, name.release,
+	       opt->seed);
+	printf("%s, %s memory, %.6g MiB in %zu folios of %lu KiB (%s), node %lu to %lu\n",
+	       b->call->name, opt->memory, (double)opt->bytes / MIB, b->mem.folios,
+	       opt->folio_bytes / KIB,
+	       b->mem.confirmed ? "confirmed" : "not confirmed: needs root",
+	       opt->from, opt->to);
+	printf("%lu thread%s on CPU %s, %lu busy, ", opt->threads,
+	       opt->threads > 1 ? "s" : "", opt->cpus ? opt->cpus : "any", opt->busy);
+	if (opt->per_call)
+		printf("folios per call: %lu\n", opt->per_call);
+	else
+		printf("all folios in one call\n");
+}
+
+static void table_runs(struct bench *b, struct summary *s)
+{
+	size_t left = 0, split = 0, i;
+
+	if (!s->gbps.count) {
+		for (i = 0; i < b->runs_done; i++)
+			printf("  run %-14zu %lu ns, %lu ns of CPU\n", i + 1, b->runs[i].ns,
+			       b->runs[i].cpu_ns);
+		return;
+	}
+	printf("  throughput         %.3f GB/s (%.3f to %.3f, %zu runs)\n",
+	       samples_percentile(&s->gbps, 50), samples_percentile(&s->gbps, 0),
+	       samples_percentile(&s->gbps, 100), s->gbps.count);
+	printf("  wall time          %.3f us per folio\n",
+	       samples_percentile(&s->ns_per_folio, 50) / 1000);
+	printf("  caller's CPU time  %.0f ns per 4 KiB page\n",
+	       samples_percentile(&s->cpu_ns_per_page, 50));
+	for (i = 0; i < b->runs_done; i++) {
+		left += b->mem.pages - b->runs[i].moved_pages;
+		split += b->runs[i].split_folios;
+	}
+	if (left || split)
+		printf("  not moved          %zu pages left behind, %zu folios split\n", left, split);
+}
+
+static void table_extras(struct bench *b)
+{
+	struct samples *away = &b->inaccessible_us;
+
+	if (b->failed)
+		return;
+	if (b->opt.latency && b->latency_void)
+		printf("  latency            not known: %s\n", b->latency_void);
+	else if (b->opt.latency)
+		printf("  first folio        %.1f us\n"
+		       "  inaccessible       p50 %.1f, p99 %.1f, max %.1f us (%zu samples)\n",
+		       samples_percentile(&b->first_folio_us, 50),
+		       samples_percentile(away, 50), samples_percentile(away, 99),
+		       samples_percentile(away, 100), away->count);
+	if (b->opt.access)
+		printf("  cycles per page    %.0f read uncached, %.0f cached, %.0f after the move\n",
+		       samples_percentile(&b->uncached_cycles, 50),
+		       samples_percentile(&b->cached_cycles, 50),
+		       samples_percentile(&b->post_move_cycles, 50));
+	if (b->opt.stall)
+		printf("  worst stall        %.1f us (%.1f in the median run, %lu touches)\n",
+		       samples_percentile(&b->stall_us, 100),
+		       samples_percentile(&b->stall_us, 50), b->stall_touches);
+}
+
+static void write_table(struct bench *b, struct summary *s)
+{
+	table_setting(b);
+	table_runs(b, s);
+	table_extras(b);
+	printf("  verified           %.6g MiB, %lu bytes differ\n",
+	       (double)b->verified_bytes / MIB, b->mismatched_bytes);
+	printf("%s\n", b->failed ? "FAILED" : "passed");
+}
+
+void report_write(struct bench *b)
+{
+	static struct summary s;
+
+	summarise(b, &s);
+	if (json_file)
+		write_json(b, &s);
+	if (json_file != stdout)
+		write_table(b, &s);
+}
