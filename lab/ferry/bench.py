@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Run migbench in VMs: one boot per kernel, all its configurations in that boot."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ferry import kbuild, packages, paths, proc, rows, vm
+from ferry.errors import FerryError, UsageError
+from ferry.machine import Machine
+from ferry.progress import Step
+
+# vanilla is the kernel without Ferry; none is Ferry's kernel with nothing active.
+ENGINES = (rows.VANILLA, "none", "cpu", "mtcopy", "dcbm")
+SIZES = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+BOOT_S = 60.0
+ROW_S = 60.0
+SECONDS_PER_GIB = 60.0  # filled, moved and verified; a busy host under TCG
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to measure: each folio size with each engine, all else alike."""
+
+    folios: tuple[str, ...] = ("4K", "64K", "2M")
+    engines: tuple[str, ...] = (rows.VANILLA, "cpu", "mtcopy", "dcbm")
+    channels: int = 4
+    size: str = "64M"
+    runs: int = 5
+    call: str = "move_pages"
+    memory: str = "anon"
+    latency: bool = True
+    more: tuple[str, ...] = ()  # further arguments for migbench
+
+    def check(self, machine: Machine) -> None:
+        """Raise UsageError for what can be known to fail without a boot."""
+        for engine in self.engines:
+            if engine not in ENGINES:
+                raise UsageError(f"no engine '{engine}': choose from {', '.join(ENGINES)}")
+        sizes = [parse_size(folio) for folio in self.folios]
+        if not sizes or not self.engines:
+            raise UsageError("nothing to measure: name a folio size and an engine")
+        if not 1 <= self.channels <= 64:
+            raise UsageError(f"{self.channels} channels: softdma has 1 to 64")
+        if machine.nodes < 2:
+            raise UsageError(f"machine {machine.name} has no second node to move memory to")
+        size, free = parse_size(self.size), machine.node_mib << 20
+        if size > free * 3 // 4:
+            raise UsageError(
+                f"{self.size} do not fit: a node of machine {machine.name} has {machine.node_mib} MiB, "
+                f"choose at most {machine.node_mib * 3 // 4}M"
+            )
+
+    def on(self, flavour: str) -> list[str]:
+        """The engines to be measured on a kernel."""
+        return [engine for engine in self.engines if (engine == rows.VANILLA) == (flavour == "vanilla")]
+
+
+@dataclass(frozen=True)
+class Measured:
+    """The rows of a plan, and the kernels they come from by flavour."""
+
+    rows: list[rows.Row]
+    kernels: dict[str, str]
+
+
+def parse_size(text: str) -> int:
+    """Bytes of "64K", "2M" or "1G"."""
+    found = re.fullmatch(r"([1-9]\d*)([KMG])", text)
+    if not found:
+        raise UsageError(f"'{text}' is no size: write a number and K, M or G, as in 64K")
+    return int(found[1]) * SIZES[found[2]]
+
+
+def build_migbench() -> Path:
+    """bench/migbench, made if it is out of date."""
+    packages.ensure(["gcc", "libc6-dev", "make", "libnuma-dev"])
+    proc.run(["make", "-C", paths.ROOT / "bench"], title="build migbench")
+    return paths.ROOT / "bench/migbench"
+
+
+def script(plan: Plan, flavour: str) -> str:
+    """The job that measures all that a kernel is to show, a record per row."""
+    lines = []
+    for folio in plan.folios:
+        for engine in plan.on(flavour):
+            args = ["--call", plan.call, "--memory", plan.memory, "--folio", folio, "--bytes", plan.size]
+            args += ["--runs", str(plan.runs), *(["--latency"] if plan.latency else []), *plan.more]
+            args += ["--file", "/tmp/migbench.data"] if plan.memory == "file" else []
+            if engine != rows.VANILLA:
+                lines.append(f"use_engine {engine} {plan.channels}")
+            lines += [
+                f"step {folio} {engine}",
+                f"/bin/migbench {shlex.join(args)} --json /tmp/row >/tmp/said 2>&1 ||"
+                f' fail "{folio} {engine}: $(tail -n 1 /tmp/said)"',
+                f"echo \"row {engine} $(tr -d '\\n' </tmp/row)\" >&3",
+            ]
+    return "\n".join(lines)
+
+
+def measure(plan: Plan, machine: Machine, *, kvm: bool = False) -> Measured:
+    """Boot what the plan needs, vanilla first, and measure. Raises FerryError if a byte is lost."""
+    plan.check(machine)
+    flavours = [name for name in ("vanilla", "ferry") if plan.on(name)]
+    kernels = {name: kbuild.build(name) for name in flavours}
+    migbench = build_migbench()
+    if kvm:
+        vm.probe_kvm(kernels[flavours[0]])
+    found: list[rows.Row] = []
+    for name, kernel in kernels.items():
+        count = len(plan.folios) * len(plan.on(name))
+        limit = BOOT_S + count * (ROW_S + parse_size(plan.size) / SIZES["G"] * plan.runs * SECONDS_PER_GIB)
+        job = vm.Job(script(plan, name), limit, programs={"bin/migbench": migbench})
+        with Step(f"measure {name} ({machine.name})") as progress:
+            result = vm.run(kernel, machine, job, kvm=kvm, on_output=progress.update)
+        found += parse(result.records, plan)
+        if result.status or len(found) < count:
+            raise FerryError(f"the bench on {name} ended early: {result.output.strip()[-200:]}")
+    return Measured(rows.with_ratios(found), {name: kernel.release for name, kernel in kernels.items()})
+
+
+def parse(records: Sequence[str], plan: Plan) -> list[rows.Row]:
+    """The rows among the records of a job."""
+    found = []
+    for record in records:
+        kind, _, rest = record.partition(" ")
+        if kind == "row":
+            engine, _, text = rest.partition(" ")
+            found.append(rows.from_migbench(text, engine, plan.channels if engine == "dcbm" else 0))
+    return found
+
+
+def host(machine: Machine, kvm: bool = False) -> dict[str, Any]:
+    """Where figures come from: they are an emulated machine's, on a host."""
+    model = re.search(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text())
+    return {
+        "cpu": model[1] if model else "unknown",
+        "cpus": len(os.sched_getaffinity(0)),
+        "qemu": proc.output(["qemu-system-x86_64", "--version"]).splitlines()[0],
+        "accelerator": "kvm" if kvm else "tcg, icount" if machine.icount else "tcg",
+        "machine": machine.name,
+        "guest_cpus": machine.cpus,
+        "guest_nodes": machine.nodes,
+        "guest_node_mib": machine.node_mib,
+    }

@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: GPL-2.0
+"""What a kernel maintainer's tools say about Ferry: checkpatch, sparse, kernel-doc, a build per patch."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from ferry import config, files, kbuild, packages, paths, proc, series, tree
+from ferry.errors import CommandFailed, FerryError, UsageError
+from ferry.git import git
+from ferry.progress import note
+
+_BUILT = ("arch/", "block/", "drivers/", "fs/", "kernel/", "lib/", "mm/")
+_WARNING = re.compile(r"(?:warning|error): ")
+
+
+def checkpatch(table: series.Table) -> None:
+    """checkpatch.pl --strict over the exported series; raises FerryError with what it says."""
+    packages.ensure(["perl", "python3-ply", "python3-git"])
+    with tempfile.TemporaryDirectory() as scratch:
+        patches = series.export(table, Path(scratch) / "series", tree.HERE)[1:]
+        root = series.checkout(tree.HERE)
+        ignore = ["--ignore", ",".join(table.checkpatch_ignore)] if table.checkpatch_ignore else []
+        tool = [str(root / "scripts/checkpatch.pl"), "--strict", "--no-summary", "--quiet", "--color=never"]
+        _run_tool([*tool, *ignore, *patches], "checkpatch", root)
+    note(f"checkpatch --strict: {len(patches)} patches are clean")
+
+
+def kernel_doc() -> None:
+    """kernel-doc over Ferry's files; raises FerryError with what it says."""
+    root = paths.BUILD / "linux"
+    names = [n for n in tree.HERE.src_files() if n.suffix in (".c", ".h") and n.parts[0] != "tools"]
+    _run_tool([root / "scripts/kernel-doc", "-none", "-Wall", "-Werror", *names], "kernel-doc", root)
+    note(f"kernel-doc: {len(names)} files are clean")
+
+
+def sparse() -> None:
+    """sparse over Ferry's objects, with the debug flavour's config, which has the most of them."""
+    packages.ensure([*kbuild.PACKAGES, "sparse"])
+    out = kbuild.prepare(kbuild.flavour("debug"))
+    sources = [n for n in tree.HERE.src_files() if n.suffix == ".c" and str(n).startswith(_BUILT)]
+    own = tuple(str(name) for name in tree.HERE.src_files())
+    said = _make_and_listen(out, ["C=2", *(str(n.with_suffix(".o")) for n in sources)], "sparse")
+    found = [line for line in said if line.startswith(own)]
+    if found:
+        raise FerryError("sparse complains:\n  " + "\n  ".join(found))
+    note(f"sparse: {len(sources)} files are clean")
+
+
+def each_patch(table: series.Table) -> None:
+    """Build after every patch of the series; raises FerryError naming the first that fails."""
+    packages.ensure(kbuild.PACKAGES)
+    series.commit(table, tree.HERE)
+    root = series.checkout(tree.HERE)
+    out = root / "out-ferry"
+    out.mkdir(exist_ok=True)
+    fragments = [paths.KERNEL / "config" / f"{name}.config" for name in ("common", "ferry")]
+    files.write(out / "ferry.config", config.render(config.merge(fragments)))
+    for commit in git(root, "rev-list", "--reverse", f"{tree.BASE}..{series.BRANCH}").split():
+        subject = git(root, "log", "-1", "--format=%s", commit)
+        git(root, "checkout", "-q", "--force", commit)
+        kbuild.make(out, f"KCONFIG_ALLCONFIG={out / 'ferry.config'}", "allnoconfig", title="configure")
+        try:
+            said = _make_and_listen(out, ["bzImage", "modules"], f"build {commit[:12]}")
+        except CommandFailed as err:
+            raise FerryError(f"the series does not build at '{subject}': {err}") from err
+        if said:
+            raise FerryError(f"'{subject}' builds with warnings:\n  " + "\n  ".join(said))
+        note(f"builds: {subject}")
+
+
+def _make_and_listen(out: Path, targets: list[str], title: str) -> list[str]:
+    """Run make; returns its warnings, with paths as in the source tree."""
+    said: list[str] = []
+
+    def listen(line: str) -> str | None:
+        if _WARNING.search(line):
+            said.append(line.strip().removeprefix("../"))
+        return kbuild.step(line)
+
+    kbuild.make(out, *targets, title=title, on_line=listen)
+    return said
+
+
+def _run_tool(args: proc.Args, name: str, cwd: Path) -> None:
+    try:
+        proc.output(args, cwd=cwd)
+    except CommandFailed as err:
+        raise FerryError(f"{name} complains: {err}") from err
+
+
+def run(names: Sequence[str], table: series.Table) -> None:
+    """Run the named checks on an assembled tree; raises FerryError at the first complaint."""
+    for name in names:
+        if name not in CHECKS:
+            raise UsageError(f"no check '{name}'; there are: {', '.join(CHECKS)}")
+    tree.assemble_current()
+    for name in names:
+        CHECKS[name](table)
+
+
+CHECKS: dict[str, Callable[[series.Table], None]] = {
+    "checkpatch": checkpatch,
+    "kernel-doc": lambda table: kernel_doc(),
+    "sparse": lambda table: sparse(),
+    "each-patch": each_patch,
+}

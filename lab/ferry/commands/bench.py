@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: GPL-2.0
+"""measure configurations of your choice in VMs: a table, or JSON like that of ./ferry demo"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from ferry import bench, machine, report
+from ferry.commands.vm import add_machine_arguments
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What to measure, where, and where to put it."""
+    plan = bench.Plan()
+    add_machine_arguments(parser)
+    parser.add_argument("--folio", default="4K,2M", metavar="LIST", help="folio sizes (default: 4K,2M)")
+    parser.add_argument(
+        "--engine", default=",".join(plan.engines), metavar="LIST",
+        help=f"of {', '.join(bench.ENGINES)} (default: all but none)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--channels", type=int, default=plan.channels, help="of softdma, for dcbm (default: 4)"
+    )
+    parser.add_argument("--bytes", default=plan.size, metavar="SIZE", help="moved per run (default: 64M)")
+    parser.add_argument(
+        "--runs", type=int, default=plan.runs, help="figures are medians over runs (default: 5)"
+    )
+    parser.add_argument("--call", default=plan.call, choices=("move_pages", "migrate_pages", "mbind"))
+    parser.add_argument("--memory", default=plan.memory, choices=("anon", "shared", "file"))
+    parser.add_argument("--from", dest="source", type=int, default=0, metavar="NODE", help="default: 0")
+    parser.add_argument("--to", dest="target", type=int, default=1, metavar="NODE", help="default: 1")
+    parser.add_argument(
+        "--per-call", type=int, default=0, metavar="N", help="folios per call (default: 0, all)"
+    )
+    parser.add_argument("--busy", type=int, default=0, metavar="N", help="threads that burn CPU (default: 0)")
+    parser.add_argument(
+        "--json", metavar="FILE", help="write JSON to FILE, or to stdout instead of a table (-)"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print a table unless JSON goes to stdout."""
+    where = machine.get(args.machine, args.cpus)
+    more = (
+        *("--from", str(args.source), "--to", str(args.target)),
+        *("--per-call", str(args.per_call), "--busy", str(args.busy)),
+    )
+    plan = bench.Plan(
+        folios=tuple(args.folio.split(",")),
+        engines=tuple(args.engine.split(",")),
+        channels=args.channels,
+        size=args.bytes,
+        runs=args.runs,
+        call=args.call,
+        memory=args.memory,
+        more=more,
+    )
+    plan.check(where)
+    path = Path(args.json) if args.json and args.json != "-" else None
+    if path:
+        report.check_writable(path)
+    measured = bench.measure(plan, where, kvm=args.kvm)
+    if args.json:
+        report.write_json(path, as_json(measured, where, args.kvm))
+    if args.json != "-":
+        report.show(report.table(measured.rows, f"{where.name}: {plan.size} per run, {plan.call}"))
+    return 0
+
+
+def as_json(measured: bench.Measured, where: machine.Machine, kvm: bool) -> dict[str, Any]:
+    """Rows, and where they come from."""
+    return {
+        "host": bench.host(where, kvm),
+        "kernels": measured.kernels,
+        "runs": [row.as_json() for row in measured.rows],
+    }

@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: GPL-2.0
+"""count instructions per moved folio, vanilla against Ferry: what Ferry costs when it does not help"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from rich.table import Table
+
+from ferry import bench, cost, machine, report
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Where to put the figures."""
+    parser.add_argument(
+        "--json", metavar="FILE", help="write JSON to FILE, or to stdout instead of a table (-)"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """1 if a limit is exceeded."""
+    where = machine.get("icount")
+    path = Path(args.json) if args.json and args.json != "-" else None
+    if path:
+        report.check_writable(path)
+    costs, kernels = cost.measure(where)
+    if args.json:
+        found = {"host": bench.host(where), "kernels": kernels, "costs": [each.as_json() for each in costs]}
+        report.write_json(path, found)
+    if args.json != "-":
+        report.show(_table(costs))
+    return 0 if all(each.passed for each in costs) else 1
+
+
+def _table(costs: list[cost.Cost]) -> Table:
+    table = Table(title="Instructions per moved folio (icount, 1 CPU)", title_justify="left")
+    for name in ("folio", "ferry, active engine"):
+        table.add_column(name)
+    for name in ("vanilla", "ferry", "difference", "limit"):
+        table.add_column(name, justify="right")
+    for each in costs:
+        table.add_row(
+            report.size(each.folio_kib),
+            each.engine,
+            f"{each.vanilla:,.0f}",
+            f"{each.instructions:,.0f}",
+            f"{each.percent:+.2f} %",
+            f"{each.limit_percent:+.1f} %" + ("" if each.passed else " exceeded"),
+        )
+    return table

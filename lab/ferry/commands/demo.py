@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: GPL-2.0
+"""move memory with every engine, then a running redis: one table, out/demo.json, out/demo.png"""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from rich.table import Table
+
+from ferry import bench, kbuild, machine, packages, paths, plot, redis, report
+from ferry.commands.bench import as_json
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Nothing: one command shows it."""
+
+
+def run(args: argparse.Namespace) -> int:
+    """Build, boot, move, tell."""
+    where = machine.get("smp")
+    output, picture = paths.OUT / "demo.json", paths.OUT / "demo.png"
+    for path in (output, picture):
+        report.check_writable(path)
+    packages.ensure(["qemu-system-x86", *redis.PACKAGES])
+    for flavour in ("vanilla", "ferry"):
+        kbuild.build(flavour)
+    measured = bench.measure(bench.Plan(), where)
+    moved = redis.run(redis.Experiment(), where)
+    report.write_json(output, as_json(measured, where, kvm=False) | {"redis": moved})
+    title = f"{where.cpus} emulated CPUs, {bench.Plan().size} per run, Linux {measured.kernels['ferry']}"
+    plot.draw(measured.rows, picture, title)
+    report.show(report.table(measured.rows, f"Moved from node 0 to node 1: {title}"))
+    report.show(_redis_table(moved))
+    print(f"{output}\n{picture}")
+    return 0
+
+
+def _redis_table(moved: dict[str, Any]) -> Table:
+    same = "unchanged" if moved["digest_before"] == moved["digest_after"] else "CHANGED"
+    mib = moved["moved_bytes"] >> 20
+    table = Table(
+        title=f"redis-server moved forth and back under load, {mib} MiB in all; dataset {same} "
+        f"({moved['digest_after'][:12]})",
+        title_justify="left",
+    )
+    for name in ("kernel", "longest stall of a client [ms]", "without a move [ms]", "moves took [s]"):
+        table.add_column(name, justify="left" if name == "kernel" else "right")
+    for flavour, stall in moved["max_stall_ms"].items():
+        name = f"ferry, {moved['engine']}" if flavour == "ferry" else flavour
+        idle, took = moved["max_stall_without_move_ms"][flavour], moved["move_seconds"][flavour]
+        table.add_row(name, f"{stall:.1f}", f"{idle:.1f}", f"{took:.1f}")
+    return table

@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: GPL-2.0
+"""build, check and export the kernel; write patches back; make Debian packages"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from ferry import check, deb, kbuild, series, tree
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The verbs of ./ferry kernel."""
+    verbs = parser.add_subparsers(metavar="VERB", required=True)
+
+    verb = verbs.add_parser("build", help="build kernels (default: vanilla and ferry)")
+    verb.add_argument("flavours", nargs="*", metavar="FLAVOUR", help=", ".join(kbuild.FLAVOURS))
+    verb.set_defaults(verb=_build)
+
+    verb = verbs.add_parser("export", help="write everything as a series for 'git am'")
+    verb.add_argument("folder", type=Path, metavar="DIR", help="a new or empty folder")
+    verb.set_defaults(verb=_export)
+
+    verb = verbs.add_parser("refresh", help="write the commits of build/linux back to kernel/patches")
+    verb.set_defaults(verb=_refresh)
+
+    verb = verbs.add_parser("check", help="checkpatch, sparse, kernel-doc over what would be exported")
+    verb.add_argument("checks", nargs="*", metavar="CHECK", help=", ".join(check.CHECKS))
+    verb.set_defaults(verb=_check)
+
+    verb = verbs.add_parser("deb", help="make Debian packages of a kernel with Ferry, into out/deb")
+    verb.add_argument("--config", type=Path, metavar="FILE", help="start from this (default: /boot/config-*)")
+    verb.add_argument("--all-modules", action="store_true", help="not only the modules that are loaded now")
+    verb.set_defaults(verb=_deb)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Do what the verb says."""
+    code: int = args.verb(args)
+    return code
+
+
+def _build(args: argparse.Namespace) -> int:
+    names = args.flavours or ["vanilla", "ferry"]
+    for name in names:
+        kbuild.flavour(name)  # complain about the last name before the first is built
+    for name in names:
+        kernel = kbuild.build(name)
+        print(f"{kernel.release}  {kernel.image}")
+    return 0
+
+
+def _export(args: argparse.Namespace) -> int:
+    tree.assemble_current()
+    for path in series.export(series.load(), args.folder, tree.HERE):
+        print(path)
+    return 0
+
+
+def _refresh(args: argparse.Namespace) -> int:
+    for path in tree.refresh(tree.HERE):
+        print(path)
+    return 0
+
+
+def _check(args: argparse.Namespace) -> int:
+    names = args.checks or ["checkpatch", "kernel-doc", "sparse"]
+    table = series.load()
+    check.run(names, table)
+    return 0
+
+
+def _deb(args: argparse.Namespace) -> int:
+    for path in deb.build(args.config, args.all_modules):
+        print(path)
+    return 0

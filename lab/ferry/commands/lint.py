@@ -1,0 +1,29 @@
+# SPDX-License-Identifier: GPL-2.0
+"""check the lab's Python (ruff, mypy --strict) and shell (shellcheck)"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+
+from ferry import packages, paths, proc
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """None."""
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run every linter; the exit code is 1 if one complains."""
+    packages.ensure(["git", "shellcheck"])
+    python = [sys.executable, "-m"]
+    listed = proc.output(["git", "ls-files", "-co", "--exclude-standard", "*.sh", ".ci/run"], cwd=paths.ROOT)
+    checks = [
+        [*python, "ruff", "check", "."],
+        [*python, "ruff", "format", "--check", "."],
+        [*python, "mypy"],
+        ["shellcheck", *listed.split()],
+    ]
+    codes = [subprocess.run(check, cwd=paths.ROOT).returncode for check in checks]
+    return int(any(codes))

@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: GPL-2.0
+"""run a shell or one command in a VM, on a copy of this machine's files"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from ferry import bench, kbuild, machine, packages, paths, vm
+from ferry.errors import UsageError
+
+DAY_S = 86400.0
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Which kernel, which machine, which engine, which command."""
+    parser.add_argument("--kernel", default="ferry", choices=kbuild.FLAVOURS, help="default: ferry")
+    add_machine_arguments(parser)
+    parser.add_argument("--engine", metavar="NAME", help=f"{', '.join(bench.ENGINES[1:])} (default: none)")
+    parser.add_argument("--channels", type=int, default=4, help="of softdma, for dcbm (default: 4)")
+    parser.add_argument(
+        "--arg", action="append", default=[], metavar="WORD", help="a kernel argument; repeatable"
+    )
+    parser.add_argument(
+        "--timeout", type=float, default=DAY_S, metavar="S", help="for a command (default: a day)"
+    )
+    parser.add_argument("command", nargs="*", metavar="COMMAND", help="without one: an interactive shell")
+
+
+def add_machine_arguments(parser: argparse.ArgumentParser) -> None:
+    """--machine, --cpus, --kvm."""
+    parser.add_argument("--machine", default="smp", metavar="NAME", help="smp (default), icount, cxl")
+    parser.add_argument("--cpus", type=int, metavar="N", help="default: what the machine has")
+    parser.add_argument("--kvm", action="store_true", help="use /dev/kvm; default: emulate (TCG)")
+
+
+def run(args: argparse.Namespace) -> int:
+    """The command's exit code is ours."""
+    where = machine.get(args.machine, args.cpus)
+    setup = _engine(args)
+    if not args.command and not sys.stdin.isatty():
+        raise UsageError("a shell needs a terminal; for one command, write it after --")
+    packages.ensure(["qemu-system-x86"])
+    kernel = kbuild.build(args.kernel)
+    if args.kvm:
+        vm.probe_kvm(kernel)
+    if not args.command:
+        return _shell(kernel, where, setup, args)
+    script = f"{setup}cd {shlex.quote(str(Path.cwd()))}\n{shlex.join(args.command)}"
+    job = vm.Job(script, args.timeout, host_root=True, kernel_args=tuple(args.arg))
+    return vm.run(kernel, where, job, kvm=args.kvm, on_output=_print).status
+
+
+def _engine(args: argparse.Namespace) -> str:
+    if args.engine is None:
+        return ""
+    if args.engine not in bench.ENGINES[1:]:
+        raise UsageError(f"no engine '{args.engine}': choose from {', '.join(bench.ENGINES[1:])}")
+    if args.kernel == "vanilla":
+        raise UsageError("a vanilla kernel has no engines: choose --kernel ferry, or leave out --engine")
+    return f"use_engine {args.engine} {args.channels}\n"
+
+
+def _shell(kernel: kbuild.Kernel, where: machine.Machine, setup: str, args: argparse.Namespace) -> int:
+    """An interactive shell; its set-up is what virtme-ng takes for root's shell."""
+    paths.BUILD.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="vm-", dir=paths.BUILD) as folder:
+        shell = Path(folder, "shell")
+        library = (vm.GUEST / "lib.sh").read_text()
+        begin = f"{vm.link_modules(kernel)}\nexec 3>&2\n({setup}) || true\nexec 3>&- bash -i\n"
+        shell.write_text(f"#!/bin/sh\n{library}{begin}")
+        shell.chmod(0o755)
+        command = vm.vng_command(kernel, where, tuple(args.arg), args.kvm)
+        return subprocess.run([*command, "--shell", str(shell)], env={**os.environ}).returncode
+
+
+def _print(text: str) -> None:
+    sys.stdout.write(text)
+    sys.stdout.flush()

@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: GPL-2.0
+"""What a guest's kernel complained about, and during which step of the job."""
+
+from __future__ import annotations
+
+import re
+
+# Complaints begin a line of the log, so that "Spectre V2 : WARNING: ..." is none.
+_STAMP = r"^\[ *\d+\.\d+\](?:\[ *[TC]\d+\])? *"
+
+_COMPLAINT = re.compile(
+    _STAMP
+    + r"(?P<text>(?:"
+    + "|".join(
+        (
+            r"WARNING: ",  # WARN(), and lockdep's "possible ...", "suspicious ...", "inconsistent ..."
+            r"BUG: ",  # also KASAN's, KFENCE's and the lockup detectors'
+            r"kernel BUG at ",
+            r"Oops: ",
+            r"Kernel panic",
+            r"UBSAN: ",
+            r"DMA-API: .*(?:device driver|cacheline|leak|ERROR)",
+            r"INFO: task .* blocked for more than",
+            r"INFO: .* (?:detected stalls|self-detected stall)",
+            r"rcu: INFO: .*stall",
+            r"watchdog: BUG",
+            r"refcount_t: ",
+            r"list_(?:add|del) corruption",
+            r"page dumped because",
+            r"Unable to handle ",
+            r"general protection fault",
+            r"kmemleak: \d+ new",
+        )
+    )
+    + r").*)",
+    re.MULTILINE,
+)
+_MARK = re.compile(_STAMP + r"ferry: (?P<step>.*)")
+
+
+def findings(log: str) -> list[str]:
+    """Each complaint in a console log, with the last mark ("ferry: STEP" in /dev/kmsg) before it."""
+    step = "boot"
+    found = []
+    for line in log.splitlines():
+        if mark := _MARK.match(line):
+            step = mark["step"].strip()
+        elif complaint := _COMPLAINT.match(line):
+            found.append(f"[{step}] {complaint['text'].strip()}")
+    return found

@@ -1,0 +1,22 @@
+# SPDX-License-Identifier: GPL-2.0
+"""What goes wrong in a way that a user can do something about."""
+
+
+class FerryError(Exception):
+    """One clear line: what is wrong and what to do. The CLI prints it and exits with exit_code."""
+
+    exit_code = 1
+
+
+class UsageError(FerryError):
+    """The user asked for something that makes no sense."""
+
+    exit_code = 2
+
+
+class CommandFailed(FerryError):
+    """A command that Ferry ran failed; the log has its output."""
+
+    def __init__(self, message: str, returncode: int) -> None:
+        super().__init__(message)
+        self.returncode = returncode

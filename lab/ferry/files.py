@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Files that are either whole or not there, and locks between two ./ferry."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from ferry.progress import note
+
+
+def write(path: Path, text: str) -> bool:
+    """Replace a file by rename, only if its text changed. Returns whether it did."""
+    if path.is_file() and path.read_text() == text:
+        return False
+    path.parent.mkdir(parents=True, exist_ok=True)
+    scratch = path.with_name(f"{path.name}.new")
+    scratch.write_text(text)
+    scratch.replace(path)
+    return True
+
+
+def read(path: Path) -> str | None:
+    """The text of a file, None if there is no such file."""
+    try:
+        return path.read_text()
+    except FileNotFoundError:
+        return None
+
+
+def digest(*parts: str | bytes | Path) -> str:
+    """SHA-256 over texts and the contents of files, in this order."""
+    total = hashlib.sha256()
+    for part in parts:
+        data = part.read_bytes() if isinstance(part, Path) else part
+        data = data.encode() if isinstance(data, str) else data
+        total.update(b"%d:" % len(data) + data)
+    return total.hexdigest()
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold a lock between processes; says so if it has to wait."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            note(f"another ./ferry works in {path.parent}; waiting for it")
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield

@@ -1,0 +1,212 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Kernels: one frozen row per flavour, built incrementally, trusted only when a build ended well."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from ferry import config, files, packages, paths, proc, tree
+from ferry.errors import UsageError
+
+PACKAGES = (
+    "gcc", "libc6-dev", "make", "git", "bc", "bison", "flex", "libelf-dev", "libssl-dev",
+    "xz-utils", "kmod", "ccache",
+)  # fmt: skip
+
+# Equal inputs give an equal kernel, and objects are shared between flavours by ccache.
+ENV = {
+    "LC_ALL": "C",
+    "PATH": f"/usr/lib/ccache:{os.environ['PATH']}",
+    "CCACHE_NOHASHDIR": "1",
+    "KBUILD_BUILD_USER": "ferry",
+    "KBUILD_BUILD_HOST": "ferry",
+    "KBUILD_BUILD_VERSION": "1",
+    "KBUILD_BUILD_TIMESTAMP": "2026-01-01",
+}
+
+_STEP = re.compile(r"  (?:CC|LD|AR|AS|HOSTCC|HOSTLD) (?:\[M\])?\s+(\S+)")
+
+
+@dataclass(frozen=True)
+class Flavour:
+    """A kernel that Ferry builds."""
+
+    name: str
+    fragments: tuple[str, ...]  # in kernel/config
+    patched: bool  # with Ferry's patches and files
+    steps: int  # lines that a build from scratch prints, for the progress
+
+
+FLAVOURS = {
+    f.name: f
+    for f in (
+        Flavour("vanilla", ("common",), patched=False, steps=2400),
+        Flavour("ferry", ("common", "ferry"), patched=True, steps=2400),
+        Flavour("debug", ("common", "ferry", "debug"), patched=True, steps=2500),
+    )
+}
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A kernel that is built."""
+
+    flavour: str
+    release: str  # uname -r
+    image: Path  # bzImage
+    modules_dir: Path  # has lib/modules/RELEASE
+    build_dir: Path  # make's O=
+    source_dir: Path
+    config_hash: str
+
+
+def flavour(name: str) -> Flavour:
+    """The row of that name."""
+    if name not in FLAVOURS:
+        raise UsageError(f"no kernel flavour '{name}'; there are: {', '.join(FLAVOURS)}")
+    return FLAVOURS[name]
+
+
+def build(name: str) -> Kernel:
+    """Build a flavour (vanilla, ferry, debug) unless it is up to date; raises FerryError."""
+    row = flavour(name)
+    packages.ensure(PACKAGES)
+    with files.locked(paths.BUILD / "kernel.lock"):
+        out = prepare(row)
+        print_ = _fingerprint(row, out)
+        stamp = out / "ferry-built.json"
+        done = json.loads(files.read(stamp) or "{}")
+        if done.get("fingerprint") != print_:
+            stamp.unlink(missing_ok=True)
+            _compile(row, out)
+            install_modules(row, out)
+            files.write(stamp, json.dumps({"fingerprint": print_}))
+        return _kernel(row, out)
+
+
+def make(out: Path, *targets: str, title: str, on_line: Callable[[str], str | None] | None = None) -> None:
+    """Run the kernel's make in a build directory; its source is the directory above."""
+    jobs = len(os.sched_getaffinity(0))
+    name = out.name.removeprefix("out-")
+    args = ("make", "-C", str(out.parent), f"O={out}", f"-j{jobs}", f"LOCALVERSION=-{name}", *targets)
+    proc.run(args, title=title, env=ENV, on_line=on_line)
+
+
+def prepare(row: Flavour) -> Path:
+    """Assemble the source of a flavour and configure it; returns the build directory.
+
+    The build directory lies in the source tree: then Kbuild uses relative paths only, and ccache
+    finds the objects of one tree again in the other. build/kernel-NAME is a link to it.
+    """
+    source = tree.assemble_current()
+    if not row.patched:
+        source = tree.vanilla(tree.HERE)
+    out = source / f"out-{row.name}"
+    out.mkdir(exist_ok=True)
+    name = paths.BUILD / f"kernel-{row.name}"
+    if not name.is_symlink() or not name.exists():
+        name.unlink(missing_ok=True)
+        name.symlink_to(out.relative_to(paths.BUILD))
+    _configure(row, out)
+    if row.name == "ferry":
+        plain = config.parse((prepare(FLAVOURS["vanilla"]) / ".config").read_text())
+        config.verify_same(plain, config.parse((out / ".config").read_text()), own_options())
+    return out
+
+
+def own_options() -> set[str]:
+    """The names of the options that Ferry adds to Linux."""
+    places = tree.HERE
+    kconfigs = (places.src / n for n in places.src_files() if n.name.startswith("Kconfig"))
+    texts = [p.read_text() for p in kconfigs]
+    return config.defined([*texts, *(config.added(p.read_text()) for p in places.patch_files())])
+
+
+def _configure(row: Flavour, out: Path) -> None:
+    """Make .config from the fragments, unless it was made from the same before."""
+    fragments = [paths.KERNEL / "config" / f"{name}.config" for name in row.fragments]
+    wanted = config.merge(fragments)
+    stamp = out / "ferry-configured"
+    state = files.digest(config.render(wanted), tree.fingerprint(out.parent, tree.HERE), _compiler())
+    if files.read(stamp) == state:
+        return
+    stamp.unlink(missing_ok=True)
+    files.write(out / "ferry.config", config.render(wanted))
+    scratch = out / ".config.new"
+    make(
+        out,
+        f"KCONFIG_ALLCONFIG={out / 'ferry.config'}",
+        f"KCONFIG_CONFIG={scratch}",
+        "allnoconfig",
+        title=f"configure {row.name}",
+    )
+    config.verify(wanted, config.parse(scratch.read_text()))
+    files.write(out / ".config", scratch.read_text())
+    files.write(stamp, state)
+
+
+def _compiler() -> str:
+    return proc.output(["gcc", "--version"])
+
+
+def _fingerprint(row: Flavour, out: Path) -> str:
+    return files.digest(repr(row), tree.fingerprint(out.parent, tree.HERE), out / ".config", _compiler())
+
+
+def step(line: str) -> str | None:
+    """The file that a line of make's output is about."""
+    found = _STEP.match(line)
+    return found[1] if found else None
+
+
+def counter(total: int | None = None) -> Callable[[str], str | None]:
+    """For on_line: what make does now, and how many of how many steps that is."""
+    count = 0
+
+    def progress(line: str) -> str | None:
+        nonlocal count
+        name = step(line)
+        count += name is not None
+        of = f"/{max(total, count)}" if total else ""
+        return f"{count}{of} {name}" if name else None
+
+    return progress
+
+
+def _compile(row: Flavour, out: Path) -> None:
+    scratch_build = not (out / "vmlinux").exists()
+    progress = counter(row.steps if scratch_build else None)
+    make(out, "bzImage", "modules", title=f"build {row.name}", on_line=progress)
+
+
+def install_modules(row: Flavour, out: Path) -> None:
+    """Install the modules into the build directory, all or nothing."""
+    scratch = out / "modules.new"
+    shutil.rmtree(scratch, ignore_errors=True)
+    options = (f"INSTALL_MOD_PATH={scratch}", "INSTALL_MOD_STRIP=1", "modules_install")
+    make(out, *options, title=f"install modules of {row.name}")
+    shutil.rmtree(out / "modules", ignore_errors=True)
+    scratch.rename(out / "modules")
+
+
+def _kernel(row: Flavour, out: Path) -> Kernel:
+    return Kernel(
+        flavour=row.name,
+        release=(out / "include/config/kernel.release").read_text().strip(),
+        image=out / "arch/x86/boot/bzImage",
+        modules_dir=out / "modules",
+        build_dir=out,
+        source_dir=out.parent,
+        config_hash=files.digest(out / ".config")[:12],
+    )
+
+
+def describe(kernel: Kernel) -> dict[str, str]:
+    """A kernel as JSON."""
+    return {key: str(value) for key, value in asdict(kernel).items()}

@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Emulated machines: frozen rows in a table, and how each looks on QEMU's command line."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from ferry.errors import FerryError, UsageError
+
+# Left to the host beside a guest's memory.
+HOST_RESERVE_MIB = 1024
+LEAST_NODE_MIB = 512
+
+# TCG copies byte by byte under erms; random numbers would make two runs under icount differ.
+TCG_CPU = "max,-erms,-fsrm"
+ICOUNT_CPU = f"{TCG_CPU},-rdrand,-rdseed"
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A NUMA server. The first cpu_nodes nodes share the CPUs, the others have memory only."""
+
+    name: str
+    cpus: int = 2
+    nodes: int = 2
+    cpu_nodes: int = 2
+    node_mib: int = 2048
+    icount: bool = False  # one instruction is one virtual nanosecond, and every run is the same
+    slow_nodes: bool = False  # ACPI says that nodes without CPUs are slower, so Linux demotes to them
+    kernel_args: tuple[str, ...] = ()
+
+    def with_cpus(self, cpus: int) -> Machine:
+        """The same machine with another number of CPUs."""
+        if not 1 <= cpus <= 64:
+            raise UsageError(f"{cpus} CPUs: choose 1 to 64")
+        return replace(self, cpus=cpus, cpu_nodes=min(self.cpu_nodes, cpus))
+
+    def fitted(self, available_mib: int) -> Machine:
+        """The same machine with as much memory as the host can give."""
+        node_mib = min(self.node_mib, (available_mib - HOST_RESERVE_MIB) // self.nodes)
+        node_mib -= node_mib % 128
+        if node_mib < LEAST_NODE_MIB:
+            need = LEAST_NODE_MIB * self.nodes + HOST_RESERVE_MIB
+            raise FerryError(f"{available_mib} MiB of memory are free and a VM needs {need}: free some")
+        return replace(self, node_mib=node_mib)
+
+    @property
+    def smp(self) -> str:
+        """QEMU's -smp: one socket per node that has CPUs, because Linux warns of a shared cache."""
+        limit = self._cores * self.cpu_nodes
+        return f"{self.cpus},sockets={self.cpu_nodes},cores={self._cores},maxcpus={limit}"
+
+    @property
+    def memory(self) -> str:
+        """QEMU's -m."""
+        return f"{self.node_mib * self.nodes}M"
+
+    @property
+    def _cores(self) -> int:
+        return -(-self.cpus // self.cpu_nodes)
+
+    def qemu_args(self, kvm: bool = False) -> list[str]:
+        """Processor, nodes and clock; not -smp, -m, nor any device."""
+        if kvm and self.icount:
+            raise UsageError(f"machine {self.name} counts instructions, which KVM cannot: leave out --kvm")
+        if self.icount:
+            args = ["-cpu", ICOUNT_CPU, "-icount", "shift=0,sleep=off", "-rtc", "clock=vm"]
+        elif kvm:
+            args = ["-cpu", "host", "-accel", "kvm"]
+        else:
+            args = ["-cpu", TCG_CPU, "-accel", "tcg,thread=multi"]
+        if self.slow_nodes:
+            args += ["-machine", "hmat=on"]
+        for node in range(self.nodes):
+            args += ["-object", f"memory-backend-ram,id=ram{node},size={self.node_mib}M"]
+            args += ["-numa", f"node,nodeid={node},memdev=ram{node}{self._placement(node)}"]
+        if self.slow_nodes:
+            args += self._distances()
+        return args
+
+    def _placement(self, node: int) -> str:
+        if node >= self.cpu_nodes:
+            return ",initiator=0" if self.slow_nodes else ""
+        return f",cpus={node * self._cores}-{(node + 1) * self._cores - 1}"
+
+    def _distances(self) -> list[str]:
+        """The ACPI table HMAT: memory without CPUs has three times the latency."""
+        args = []
+        for initiator in range(self.cpu_nodes):
+            for target in range(self.nodes):
+                slow = target >= self.cpu_nodes
+                pair = f"hmat-lb,initiator={initiator},target={target},hierarchy=memory"
+                latency, bandwidth = (300, "10G") if slow else (100, "30G")
+                args += ["-numa", f"{pair},data-type=access-latency,latency={latency}"]
+                args += ["-numa", f"{pair},data-type=access-bandwidth,bandwidth={bandwidth}"]
+        return args
+
+
+MACHINES = {
+    machine.name: machine
+    for machine in (
+        Machine("smp"),
+        Machine("icount", cpus=1, cpu_nodes=1, icount=True),
+        Machine("cxl", cpu_nodes=1, slow_nodes=True),
+    )
+}
+
+
+def available_mib(meminfo: Path = Path("/proc/meminfo")) -> int:
+    """How much memory the host can give without swapping."""
+    for line in meminfo.read_text().splitlines():
+        if line.startswith("MemAvailable:"):
+            return int(line.split()[1]) // 1024
+    raise FerryError(f"{meminfo} has no MemAvailable: is this Linux?")
+
+
+def get(name: str, cpus: int | None = None) -> Machine:
+    """A machine of the table, as large as the host allows, with cpus CPUs if that is said."""
+    if name not in MACHINES:
+        raise UsageError(f"no machine {name}: choose from {', '.join(MACHINES)}")
+    machine = MACHINES[name].fitted(available_mib())
+    return machine.with_cpus(cpus) if cpus is not None else machine

@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Debian packages: install what is missing, and only that."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+
+from ferry import proc
+from ferry.errors import CommandFailed, FerryError
+
+APT_ENV = {"DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C"}
+
+
+def is_installed(name: str) -> bool:
+    """Whether dpkg has the package, configured."""
+    try:
+        status = proc.output(["dpkg-query", "-W", "-f", "${db:Status-Abbrev}\n", name])
+    except CommandFailed:
+        return False
+    return any(line.startswith(("ii", "hi")) for line in status.splitlines())
+
+
+def is_known(name: str) -> bool:
+    """Whether apt could install the package, as far as its lists say."""
+    policy = proc.output(["apt-cache", "policy", name], env=APT_ENV)
+    return "Candidate:" in policy and "Candidate: (none)" not in policy
+
+
+def _as_root(args: Sequence[str], names: Sequence[str]) -> list[str]:
+    """The command line that runs args as root; asks for sudo's password if there is a terminal."""
+    if os.geteuid() == 0:
+        return list(args)
+    by_hand = f"run as root, or first: apt-get install {' '.join(names)}"
+    if not shutil.which("sudo"):
+        raise FerryError(f"packages are missing and there is no sudo; {by_hand}")
+    ask = ["sudo", "-v"] if sys.stdin.isatty() else ["sudo", "-n", "-v"]
+    if subprocess.run(ask).returncode:
+        raise FerryError(f"packages are missing and sudo refuses; {by_hand}")
+    return ["sudo", "-n", "env", *(f"{k}={v}" for k, v in APT_ENV.items()), *args]
+
+
+def ensure(names: Sequence[str]) -> None:
+    """Install the Debian packages among names that are not installed yet.
+
+    Raises FerryError naming the packages if apt does not know or cannot fetch them.
+    """
+    missing = [name for name in dict.fromkeys(names) if not is_installed(name)]
+    if not missing:
+        return
+    if not shutil.which("apt-get"):
+        raise FerryError(f"no apt-get here; install the equivalent of: {' '.join(missing)}")
+    what = " ".join(missing)
+    if not all(is_known(name) for name in missing):
+        # --error-on=any: without it apt-get update says success even when the network is down.
+        update = ["apt-get", "update", "-q", "--error-on=any"]
+        try:
+            proc.run(_as_root(update, missing), title="apt-get update", env=APT_ENV)
+        except CommandFailed as err:
+            raise FerryError(
+                f"cannot fetch apt's package lists, needed for: {what}; "
+                f"check the network and /etc/apt/sources.list\n{err}"
+            ) from err
+    unknown = [name for name in missing if not is_known(name)]
+    if unknown:
+        raise FerryError(
+            f"apt has no package {', '.join(unknown)}; Ferry expects Debian 12 (bookworm): "
+            "check /etc/apt/sources.list"
+        )
+    install = ["apt-get", "install", "-y", "-q", "--no-install-recommends", *missing]
+    try:
+        proc.run(_as_root(install, missing), title=f"install {what}", log="apt-install", env=APT_ENV)
+    except CommandFailed as err:
+        raise FerryError(f"apt could not install {what}; is there a network?\n{err}") from err

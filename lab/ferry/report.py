@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Results for people (a table) and for programs (JSON, replaced as a whole)."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, TextIO
+
+from rich.console import Console
+from rich.table import Table
+
+from ferry import files
+from ferry.errors import UsageError
+from ferry.rows import VANILLA, Row
+
+WIDTH = 124
+FIGURES = (
+    *("GB/s", "min-max", "ratio", "first folio us", "inaccessible us p50 / p99"),
+    *("CPU ns/page", "verified MiB"),
+)
+
+
+def check_writable(path: Path) -> None:
+    """Raise UsageError if a result could not be written; to be called before the long work."""
+    folder = path.parent
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as err:
+        raise UsageError(f"cannot make {folder}: {err.strerror}; choose another place") from err
+    if path.is_dir():
+        raise UsageError(f"{path} is a folder: name a file")
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise UsageError(f"cannot write {path}: no permission; choose another place")
+    scratch = path.with_name(f"{path.name}.new")
+    try:
+        scratch.touch()
+        scratch.unlink()
+    except OSError as err:
+        raise UsageError(f"cannot write {path}: {err.strerror}; choose another place") from err
+
+
+def write_json(path: Path | None, data: Mapping[str, Any]) -> None:
+    """Write a result to a file, or to stdout if path is None."""
+    text = json.dumps(data, indent=2) + "\n"
+    if path is None:
+        sys.stdout.write(text)
+    else:
+        files.write(path, text)
+
+
+def size(kib: int) -> str:
+    """A folio size as users write it."""
+    return f"{kib // 1024}M" if kib % 1024 == 0 else f"{kib}K"
+
+
+def engine(row: Row) -> str:
+    """An engine as the table names it."""
+    return f"{row.engine} x{row.channels}" if row.channels else row.engine
+
+
+def _us(value: float | None) -> str:
+    return "-" if value is None else f"{value:,.0f}"
+
+
+def table(rows: Sequence[Row], title: str) -> Table:
+    """The rows beside each other, a rule between folio sizes."""
+    found = Table(title=title, title_justify="left")
+    for name in ("folio", "engine"):
+        found.add_column(name)
+    for name in FIGURES:
+        found.add_column(name, justify="right")
+    for i, row in enumerate(rows):
+        found.add_row(
+            size(row.folio_kib),
+            engine(row),
+            f"{row.gbps:.3f}",
+            f"{row.gbps_min:.2f}-{row.gbps_max:.2f}",
+            "-" if row.ratio is None else f"{row.ratio:.2f}x",
+            _us(row.first_folio_us),
+            f"{_us(row.inaccessible_us['p50'])} / {_us(row.inaccessible_us['p99'])}",
+            f"{row.cpu_ns_per_page:,.0f}",
+            f"{row.verified_bytes >> 20:,}",
+            style=None if row.engine == VANILLA else "bold",
+            end_section=i + 1 < len(rows) and rows[i + 1].folio_kib != row.folio_kib,
+        )
+    return found
+
+
+def show(what: Table, file: TextIO | None = None) -> None:
+    """Print a table; never narrower than it needs, so that a log has whole lines."""
+    console = Console(file=file or sys.stdout)
+    console.width = max(console.width, WIDTH)
+    console.print(what)

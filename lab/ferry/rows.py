@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: GPL-2.0
+"""One row of a result: what migbench said of one configuration, in the form that out/demo.json keeps."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from ferry.errors import FerryError
+
+VANILLA = "vanilla"
+
+
+@dataclass(frozen=True)
+class Row:
+    """A measured configuration. The names are those of the JSON; GB is 10^9 bytes, medians over runs."""
+
+    call: str
+    memory: str
+    folio_kib: int
+    engine: str
+    channels: int
+    bytes: int
+    runs: int
+    threads: int
+    busy: int
+    folios_per_call: int  # 0: all in one call
+    gbps: float
+    gbps_min: float
+    gbps_max: float
+    ratio: float | None  # to vanilla in the same run; None if vanilla was not asked for
+    first_folio_us: float | None
+    inaccessible_us: dict[str, float | None]  # p50, p99, max
+    cpu_ns_per_page: float
+    verified_bytes: int
+
+    @property
+    def setting(self) -> tuple[object, ...]:
+        """What rows must share to be compared."""
+        how = (self.threads, self.busy, self.folios_per_call)
+        return (self.call, self.memory, self.folio_kib, self.bytes, *how)
+
+    def as_json(self) -> dict[str, Any]:
+        """The row as JSON."""
+        return asdict(self)
+
+
+def from_migbench(text: str, engine: str, channels: int) -> Row:
+    """Read migbench's JSON. Raises FerryError unless all bytes arrived and were verified."""
+    try:
+        found = json.loads(text)
+        if not found["passed"] or found["mismatched_bytes"] or not found["verified_bytes"]:
+            raise FerryError(f"{engine}: {found['mismatched_bytes']} bytes differ after the move: {text}")
+        away = found.get("inaccessible_us", {})
+        return Row(
+            **{key: found[key] for key in ("call", "memory", "folio_kib", "bytes", "threads", "busy")},
+            **{key: found[key] for key in ("gbps", "gbps_min", "gbps_max", "cpu_ns_per_page")},
+            engine=engine,
+            channels=channels,
+            runs=len(found["runs"]),
+            folios_per_call=found["per_call"],
+            ratio=None,
+            first_folio_us=found.get("first_folio_us"),
+            inaccessible_us={key: away.get(key) for key in ("p50", "p99", "max")},
+            verified_bytes=found["verified_bytes"],
+        )
+    except (ValueError, KeyError, TypeError) as err:
+        raise FerryError(f"{engine}: migbench's JSON is not as expected ({err!r}): {text}") from err
+
+
+def with_ratios(rows: Iterable[Row]) -> list[Row]:
+    """The rows by folio size and setting, vanilla first in each group, each with its ratio to vanilla."""
+    rows = list(rows)
+    base = {row.setting: row.gbps for row in rows if row.engine == VANILLA}
+    ordered = sorted(rows, key=lambda row: (row.folio_kib, row.engine != VANILLA))
+    return [
+        replace(row, ratio=row.gbps / base[row.setting] if row.setting in base else None) for row in ordered
+    ]

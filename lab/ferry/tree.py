@@ -1,0 +1,216 @@
+# SPDX-License-Identifier: GPL-2.0
+"""The kernel tree under build/: Debian's Linux as one commit, Ferry's patches as commits on top.
+
+build/linux           base + kernel/patches; the files of kernel/src are linked in
+build/linux-vanilla   base alone, a worktree of the same repository
+
+A developer edits kernel/src or the links, edits and commits hooks in build/linux, and writes them
+back with './ferry kernel refresh'. The tree is only assembled anew when the base or the patches
+change, and only files that differ are touched, so that make builds little.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from ferry import base, files, paths, proc
+from ferry.errors import CommandFailed, FerryError
+from ferry.git import git
+from ferry.progress import Step
+
+APPLIED = "ferry"  # the branch in build/linux
+BASE = "base"  # the tag of the first commit
+_STATE = Path(".git/ferry-state.json")
+_FAILED_AT = re.compile(r"error: (?:patch failed: )?(\S+?)(?::\d+$|: )", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where a tree comes from and where it goes; tests use their own."""
+
+    build: Path = paths.BUILD
+    patches: Path = paths.KERNEL / "patches"
+    src: Path = paths.KERNEL / "src"
+
+    @property
+    def tree(self) -> Path:
+        return self.build / "linux"
+
+    @property
+    def vanilla(self) -> Path:
+        return self.build / "linux-vanilla"
+
+    def patch_files(self) -> list[Path]:
+        return sorted(self.patches.glob("*.patch"))
+
+    def src_files(self) -> list[Path]:
+        """The files of kernel/src, relative to it."""
+        found = (p for p in self.src.rglob("*") if p.is_file())
+        return sorted(p.relative_to(self.src) for p in found if p.suffix not in (".o", ".swp"))
+
+
+HERE = Places()
+
+
+def assemble(linux: base.Base, places: Places) -> Path:
+    """Bring build/linux up to date with the base, the patches and kernel/src; returns it."""
+    with files.locked(places.build / "tree.lock"):
+        if _state(places).get("base") != linux.identity:
+            _refuse_to_lose_work(places)
+            _unpack(linux, places)
+        if _state(places).get("patches") != _patches_digest(places):
+            _refuse_to_lose_work(places)
+            head = _apply(linux, places)
+            git(places.tree, "checkout", "-q", "-B", APPLIED, head)
+            record(places)
+        link(places)
+    return places.tree
+
+
+def assemble_current() -> Path:
+    """assemble() from the package that apt has."""
+    return assemble(base.find(), HERE)
+
+
+def vanilla(places: Places) -> Path:
+    """The tree without patches, checked out when first asked for."""
+    with files.locked(places.build / "tree.lock"):
+        if not places.vanilla.is_dir():
+            add_worktree(places, places.vanilla, BASE)
+    return places.vanilla
+
+
+def record(places: Places) -> None:
+    """Remember that build/linux and kernel/patches are equal now."""
+    head = git(places.tree, "rev-parse", "HEAD")
+    state = {**_state(places), "patches": _patches_digest(places), "head": head}
+    files.write(places.tree / _STATE, json.dumps(state))
+
+
+def _state(places: Places) -> dict[str, str]:
+    state: dict[str, str] = json.loads(files.read(places.tree / _STATE) or "{}")
+    return state
+
+
+def _patches_digest(places: Places) -> str:
+    return files.digest(*(part for p in places.patch_files() for part in (p.name, p)))
+
+
+def _refuse_to_lose_work(places: Places) -> None:
+    """Raise if build/linux has changes that kernel/patches does not have."""
+    head = _state(places).get("head")
+    if head is None:
+        return
+    dirty = git(places.tree, "status", "--porcelain", "--untracked-files=no")
+    if dirty or git(places.tree, "rev-parse", "HEAD") != head:
+        raise FerryError(
+            "kernel/patches or the base changed, but build/linux has changes of its own; keep them "
+            "with './ferry kernel refresh' (commit them there first), or drop them with "
+            f"'git -C build/linux reset --hard {head[:12]}'"
+        )
+
+
+def _unpack(linux: base.Base, places: Places) -> None:
+    """Replace build/linux by the pristine source as one commit; all or nothing."""
+    scratch = places.build / "linux.new"
+    shutil.rmtree(scratch, ignore_errors=True)
+    scratch.mkdir(parents=True)
+    base.verify(linux)
+    unxz = ["-I", "xz -T0", "--strip-components=1", "--no-same-owner"]
+    proc.run(["tar", *unxz, "-xf", linux.tarball, "-C", scratch], title=f"unpack {linux.package}")
+    with Step("make it a git repository"):
+        git(scratch, "init", "-q", "-b", APPLIED)
+        for key, value in (("core.compression", "0"), ("core.fsync", "none"), ("gc.auto", "0")):
+            git(scratch, "config", key, value)
+        git(scratch, "add", "--all", "--force")
+        git(scratch, "commit", "-q", "-m", f"{linux.package} {linux.version}")
+        git(scratch, "tag", BASE)
+    files.write(scratch / _STATE, json.dumps({"base": linux.identity}))
+    for old in (places.vanilla, places.tree):
+        shutil.rmtree(old, ignore_errors=True)
+    scratch.replace(places.tree)
+
+
+def add_worktree(places: Places, path: Path, commit: str) -> None:
+    """Check a commit out beside build/linux; an interrupted checkout is not found again."""
+    scratch = path.with_name(f"{path.name}.new")
+    shutil.rmtree(scratch, ignore_errors=True)
+    git(places.tree, "worktree", "prune")
+    with Step(f"check out {path.name}"):
+        git(places.tree, "worktree", "add", "-q", "--detach", scratch, commit)
+        git(places.tree, "worktree", "move", scratch, path)
+
+
+def _apply(linux: base.Base, places: Places) -> str:
+    """Apply all patches to the base as commits, without touching build/linux; returns the last."""
+    scratch = places.build / "linux-am"
+    shutil.rmtree(scratch, ignore_errors=True)
+    git(places.tree, "worktree", "prune")
+    git(places.tree, "worktree", "add", "-q", "--no-checkout", "--detach", scratch, BASE)
+    try:
+        git(scratch, "read-tree", "HEAD")  # git am fetches the files that it needs from the index
+        for patch in places.patch_files():
+            try:
+                git(scratch, "am", "-q", "--committer-date-is-author-date", patch)
+            except CommandFailed as err:
+                where = ", ".join(dict.fromkeys(_FAILED_AT.findall(str(err)))) or "its text"
+                raise FerryError(
+                    f"kernel/patches/{patch.name} does not apply to {linux.package} {linux.version}: "
+                    f"{where}; install the version named in kernel/base.toml, or rebase the patch"
+                ) from err
+        return git(scratch, "rev-parse", "HEAD")
+    finally:
+        git(places.tree, "worktree", "remove", "--force", scratch)
+
+
+def link(places: Places) -> None:
+    """Link each file of kernel/src to its place in build/linux; remove links that lead nowhere."""
+    listing = places.tree / ".git/info/exclude"
+    wanted = places.src_files()
+    for line in (files.read(listing) or "").splitlines():
+        old = places.tree / line.lstrip("/")
+        if line.startswith("/") and old.is_symlink() and not old.exists():
+            old.unlink()
+    for name in wanted:
+        here, there = places.tree / name, places.src / name
+        if here.exists() and not here.is_symlink():
+            raise FerryError(f"kernel/src/{name} is a file that Linux has: change it by a patch instead")
+        here.parent.mkdir(parents=True, exist_ok=True)
+        target = os.path.relpath(there, here.parent)
+        if not here.is_symlink() or str(here.readlink()) != target:
+            here.unlink(missing_ok=True)
+            here.symlink_to(target)
+    files.write(listing, "".join(f"/{name}\n" for name in wanted) + "/out-*/\n")
+
+
+def fingerprint(tree: Path, places: Places) -> str:
+    """Changes whenever a build from this tree could come out otherwise."""
+    parts: list[str | bytes | Path] = [git(tree, "rev-parse", "HEAD"), git(tree, "diff", "HEAD")]
+    new = git(tree, "ls-files", "--others", "--exclude-standard").splitlines()
+    parts += [part for name in new for part in (name, tree / name)]
+    if tree == places.tree:
+        parts += [part for name in places.src_files() for part in (str(name), places.src / name)]
+    return files.digest(*parts)
+
+
+def refresh(places: Places) -> list[Path]:
+    """Write the commits of build/linux back to kernel/patches; returns the patches."""
+    if git(places.tree, "status", "--porcelain", "--untracked-files=no"):
+        raise FerryError("build/linux has changes that are not committed; commit them there first")
+    scratch = places.build / "patches.new"
+    shutil.rmtree(scratch, ignore_errors=True)
+    options = ("--zero-commit", "--no-signature", "-q", "--no-numbered", "-o", str(scratch))
+    git(places.tree, "format-patch", *options, f"{BASE}..HEAD")
+    places.patches.mkdir(parents=True, exist_ok=True)
+    for old in places.patch_files():
+        old.unlink()
+    for new in sorted(scratch.glob("*.patch")):
+        shutil.copyfile(new, places.patches / new.name)
+    shutil.rmtree(scratch, ignore_errors=True)
+    record(places)
+    return places.patch_files()

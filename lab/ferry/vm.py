@@ -1,0 +1,222 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Run a script in a VM. Its result comes over a serial port of its own, or the VM counts as lost."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TextIO
+
+from ferry import console, initramfs, packages, paths, proc
+from ferry.errors import FerryError
+from ferry.kbuild import Kernel
+from ferry.machine import Machine
+
+OnOutput = Callable[[str], None]
+
+GUEST = Path(__file__).with_name("guest")
+VNG = Path(sys.prefix) / "bin/vng"
+KVM = Path("/dev/kvm")
+KVM_PROBE_S = 20.0
+POLL_S = 0.05
+TAIL_LINES = 15
+
+PROBE = Machine("probe", cpus=1, nodes=1, cpu_nodes=1, node_mib=512)
+
+# With -no-reboot, the reboot after a panic ends QEMU.
+KERNEL_ARGS = ("oops=panic", "panic=-1")
+
+
+class LostVM(FerryError):
+    """The guest ended, or was ended, without saying how its job went."""
+
+    exit_code = 3
+
+
+class DirtyConsole(FerryError):
+    """The job ended, but the guest's kernel complained."""
+
+    exit_code = 4
+
+
+@dataclass(frozen=True)
+class Job:
+    """A shell script for a guest, after guest/lib.sh.
+
+    With host_root it runs on what the host has, as a copy on write (virtme-ng). Otherwise it runs on
+    busybox, the kernel's modules, and programs: paths in the guest, and what to put there.
+    """
+
+    script: str
+    timeout_s: float
+    host_root: bool = False
+    programs: Mapping[str, Path] = field(default_factory=dict)
+    kernel_args: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Result:
+    """How a job went: its exit status, the lines it wrote to descriptor 3, its output, the console."""
+
+    status: int
+    records: list[str]
+    output: str
+    console: str
+
+
+def run(
+    kernel: Kernel, machine: Machine, job: Job, *, kvm: bool = False, on_output: OnOutput | None = None
+) -> Result:
+    """Boot a kernel, run a job, return its result. on_output gets the job's output as it comes.
+
+    Raises LostVM if there is no result within the job's time limit, DirtyConsole if the kernel warned
+    of something, and FerryError if the job said "fail".
+    """
+    packages.ensure(["qemu-system-x86"])
+    paths.BUILD.mkdir(parents=True, exist_ok=True)
+    with ExitStack() as stack:
+        # Under BUILD, because virtme-ng hides the host's /run, /var/tmp and /dev/shm from the guest.
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="vm-", dir=paths.BUILD)))
+        (folder / "job.sh").write_text((GUEST / "lib.sh").read_text() + job.script + "\n")
+        (folder / "output").touch()
+        compose = _host_root_command if job.host_root else _initramfs_command
+        command = compose(kernel, machine, job, folder, kvm)
+        until = time.monotonic() + job.timeout_s
+        with (folder / "emulator").open("w") as log, _child(command, log) as child:
+            in_time = _follow(child, folder / "output", until, on_output)
+        return _judge(folder, job, in_time)
+
+
+def vng_command(kernel: Kernel, machine: Machine, kernel_args: tuple[str, ...], kvm: bool) -> list[str]:
+    """virtme-ng with the host's root: an interactive shell, unless more is added."""
+    append = [*KERNEL_ARGS, *machine.kernel_args, *kernel_args]
+    return [
+        *(str(VNG), "--run", str(kernel.image), "--force-9p", "--disable-microvm", "--user", "root"),
+        *([] if kvm else ["--disable-kvm"]),
+        *("--cpus", machine.smp, "--memory", machine.memory),
+        *(arg for word in append for arg in ("--append", word)),
+        *(f"--qemu-opts={word}" for word in machine.qemu_args(kvm)),
+    ]
+
+
+def link_modules(kernel: Kernel) -> str:
+    """A shell command for a guest on the host's root: make modprobe find the kernel's modules."""
+    installed = kernel.modules_dir / "lib/modules" / kernel.release
+    return f"ln -sfn {shlex.quote(str(installed))} /lib/modules/$(uname -r)"
+
+
+def probe_kvm(kernel: Kernel) -> None:
+    """Raise FerryError unless a guest boots with KVM; /dev/kvm may exist and be of no use (nested PVM)."""
+    if not os.access(KVM, os.R_OK | os.W_OK):
+        raise FerryError(f"{KVM} is missing or not yours to use: leave out --kvm")
+    try:
+        run(kernel, PROBE, Job("exit 0", KVM_PROBE_S), kvm=True)
+    except (LostVM, DirtyConsole) as err:
+        raise FerryError(f"{KVM} exists but no guest boots with it: leave out --kvm") from err
+
+
+def _host_root_command(kernel: Kernel, machine: Machine, job: Job, folder: Path, kvm: bool) -> list[str]:
+    ports = [*_serial(folder / "output"), *_serial(folder / "result")]
+    begin = f"FERRY_JOB={shlex.quote(str(folder / 'job.sh'))}"
+    return [
+        *vng_command(kernel, machine, job.kernel_args, kvm),
+        # Without --verbose the console is quiet, and an oops goes unseen (virtme-ng 1.42).
+        *("--verbose", *(f"--qemu-opts={word}" for word in ports)),
+        *("--exec", f"{link_modules(kernel)}; {begin}; . {shlex.quote(str(GUEST / 'run.sh'))}"),
+    ]
+
+
+def _initramfs_command(kernel: Kernel, machine: Machine, job: Job, folder: Path, kvm: bool) -> list[str]:
+    archive = folder / "initramfs.cpio"
+    programs = {"ferry/run.sh": GUEST / "run.sh", "ferry/job.sh": folder / "job.sh"}
+    programs |= initramfs.modules(kernel.modules_dir) | dict(job.programs)
+    archive.write_bytes(initramfs.root((GUEST / "init.sh").read_text(), programs))
+    append = ["console=ttyS0", "loglevel=7", *KERNEL_ARGS, *machine.kernel_args, *job.kernel_args]
+    return [
+        *("qemu-system-x86_64", "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"),
+        *("-smp", machine.smp, "-m", machine.memory),
+        *machine.qemu_args(kvm),
+        *("-kernel", str(kernel.image), "-initrd", str(archive), "-append", " ".join(append)),
+        *(arg for name in ("console", "output", "result") for arg in _serial(folder / name)),
+    ]
+
+
+def _serial(path: Path) -> list[str]:
+    return ["-serial", f"file:{path}"]
+
+
+@contextmanager
+def _child(command: list[str], log: TextIO) -> Iterator[subprocess.Popen[str]]:
+    """A process that ends, with all that it started, when this block or this process ends."""
+    if os.geteuid() == 0:
+        # virtme-ng starts QEMU through a shell; a PID namespace goes down as one.
+        command = ["unshare", "--fork", "--pid", "--kill-child", *command]
+    child = subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        process_group=0,
+        preexec_fn=proc.die_with_parent,
+    )
+    assert child.stdout
+    # A pipe and a copy: QEMU under virtme-ng opens its stdout by path and truncates it.
+    pump = threading.Thread(target=shutil.copyfileobj, args=(child.stdout, log), daemon=True)
+    pump.start()
+    try:
+        yield child
+    finally:
+        proc.kill_group(child)
+        pump.join()
+
+
+def _follow(child: subprocess.Popen[str], output: Path, until: float, on_output: OnOutput | None) -> bool:
+    """Wait for the guest's end, passing on what its job writes. False if time is up."""
+    with output.open(errors="replace", newline="") as file:
+        running = True
+        while running and time.monotonic() < until:
+            running = child.poll() is None
+            if (text := file.read()) and on_output:
+                on_output(text)
+            time.sleep(POLL_S if running else 0)
+    return not running
+
+
+def _judge(folder: Path, job: Job, in_time: bool) -> Result:
+    """What the guest said, or an exception. The console is kept for the user."""
+    log = _read(folder / "console") + _read(folder / "emulator")
+    kept = paths.LOGS / "console.log"
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    kept.write_text(log)
+    *records, last = _read(folder / "result").splitlines() or [""]
+    findings = console.findings(log)
+    if not last.startswith("exit "):
+        why = "ended without a result" if in_time else f"was still busy after {job.timeout_s:.0f} s"
+        tail = _quoted(findings or log.splitlines()[-TAIL_LINES:])
+        raise LostVM(f"the VM {why}; its console, in {kept}, ends with:{tail}")
+    if findings:
+        raise DirtyConsole(f"the guest's kernel complained, see {kept}:{_quoted(findings)}")
+    for record in records:
+        if record.startswith("error "):
+            raise FerryError(record.removeprefix("error "))
+    return Result(int(last.split()[1]), records, _read(folder / "output"), log)
+
+
+def _read(path: Path) -> str:
+    return path.read_text(errors="replace").replace("\r\n", "\n") if path.exists() else ""
+
+
+def _quoted(lines: list[str]) -> str:
+    return "".join(f"\n  | {line}" for line in lines)

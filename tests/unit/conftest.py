@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: GPL-2.0
+"""A tiny Linux, and programs that stand in for those of the system."""
+
+import hashlib
+import os
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ferry.base import Base
+from ferry.tree import Places
+
+FakeProgram = Callable[[str, str], Path]
+
+MAKEFILE = """\
+fragment = $(KCONFIG_ALLCONFIG)
+allnoconfig: ; cp $(fragment) $(KCONFIG_CONFIG)
+bzImage: modules
+	@echo built >> $(O)/times
+	@test ! -e $(O)/fail || { echo "mm/migrate.c:7: error: broken"; exit 1; }
+	@mkdir -p $(O)/arch/x86/boot $(O)/include/config
+	@cp mm/migrate.c $(O)/arch/x86/boot/bzImage
+	@echo 6.12.1$(LOCALVERSION) > $(O)/include/config/kernel.release
+modules: ; @echo "  CC      mm/migrate.o"
+modules_install: ; mkdir -p $(INSTALL_MOD_PATH)/lib/modules/6.12.1$(LOCALVERSION)
+"""
+
+
+@pytest.fixture
+def fake_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeProgram:
+    """Put a shell script of that name and text at the front of PATH; returns its folder."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+
+    def make(name: str, text: str) -> Path:
+        path = folder / name
+        path.write_text(f"#!/bin/sh\n{text}\n")
+        path.chmod(0o755)
+        return folder
+
+    return make
+
+
+@pytest.fixture
+def linux(tmp_path: Path) -> Base:
+    """A source package whose Linux has two files and a Makefile."""
+    source = tmp_path / "linux-source-6.12"
+    (source / "mm").mkdir(parents=True)
+    (source / "Makefile").write_text(MAKEFILE)
+    (source / "mm/migrate.c").write_text("".join(f"line {n}\n" for n in range(1, 21)))
+    (source / "mm/Kconfig").write_text("config MIGRATION\n\tbool\n")
+    tarball = tmp_path / "linux.tar.xz"
+    with tarfile.open(tarball, "w:xz") as tar:
+        tar.add(source, source.name)
+    return Base("linux-source-6.12", "6.12.1-1", tarball, digest_of(tarball))
+
+
+def digest_of(path: Path) -> str:
+    """SHA-256 of a file, as sha256sum prints it."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+@pytest.fixture
+def places(tmp_path: Path) -> Places:
+    """A kernel folder with one patch and one file of its own."""
+    kernel = tmp_path / "kernel"
+    (kernel / "patches").mkdir(parents=True)
+    (kernel / "patches/0001-mm-hook.patch").write_text(patch("mm: hook", "line 10", "line ten"))
+    (kernel / "src/mm/offload").mkdir(parents=True)
+    (kernel / "src/mm/offload/core.c").write_text("int core;\n")
+    return Places(tmp_path / "build", kernel / "patches", kernel / "src")
+
+
+def patch(subject: str, old: str, new: str) -> str:
+    """A patch to the tiny mm/migrate.c, as a mail."""
+    number = int(old.split()[1])
+    context = [f" line {n}\n" for n in range(number - 3, number + 4) if n != number]
+    hunk = "".join([*context[:3], f"-{old}\n+{new}\n", *context[3:]])
+    return (
+        "From 0000000000000000000000000000000000000000 Mon Sep 17 00:00:00 2001\n"
+        "From: A Developer <dev@ferry.invalid>\nDate: Thu, 1 Jan 2026 00:00:00 +0000\n"
+        f"Subject: [PATCH] {subject}\n\nWhy.\n\nSigned-off-by: A Developer <dev@ferry.invalid>\n---\n"
+        f" mm/migrate.c | 2 +-\n\ndiff --git a/mm/migrate.c b/mm/migrate.c\n"
+        f"--- a/mm/migrate.c\n+++ b/mm/migrate.c\n@@ -{number - 3},7 +{number - 3},7 @@\n{hunk}"
+    )

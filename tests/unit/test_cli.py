@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: GPL-2.0
+"""The command line: errors are one line and an exit code."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ferry import cli, kbuild, paths
+from ferry.errors import FerryError
+
+
+def test_an_error_is_one_line_and_its_exit_code(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(name: str) -> None:
+        error = FerryError("no disk; buy one")
+        error.exit_code = 7
+        raise error
+
+    monkeypatch.setattr(kbuild, "build", fail)
+    assert cli.main(["kernel", "build", "vanilla"]) == 7
+    assert capsys.readouterr().err == "ferry: no disk; buy one\n"
+
+
+def test_an_unknown_flavour_is_refused_before_anything_is_built(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(kbuild, "build", lambda name: pytest.fail("built"))
+    assert cli.main(["kernel", "build", "vanilla", "nosuch"]) == 2
+    assert "no kernel flavour 'nosuch'; there are: vanilla, ferry, debug" in capsys.readouterr().err
+
+
+def test_ctrl_c_exits_as_a_shell_expects(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(name: str) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(kbuild, "build", interrupt)
+    assert cli.main(["kernel", "build", "vanilla"]) == 130
+
+
+def test_unknown_arguments_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        cli.main(["lint", "--nosuch"])
+    assert caught.value.code == 2
+
+
+def test_every_command_has_help() -> None:
+    text = cli.make_parser().format_help()
+    for command in cli.COMMANDS:
+        assert command.__doc__
+        assert command.__name__.rpartition(".")[2] in text
+
+
+@pytest.mark.parametrize(
+    ("body", "code", "closing"), [("assert False", 1, "1 failed"), ("pass", 0, "1 passed")]
+)
+def test_the_test_runner_exits_as_its_tests_do(tmp_path: Path, body: str, code: int, closing: str) -> None:
+    test = tmp_path / "test_one.py"
+    test.write_text(f"def test_one():\n    {body}\n")
+    run = [sys.executable, "-m", "ferry", "test", "--unit", str(test)]
+    done = subprocess.run(run, cwd=paths.ROOT, env=_env(), capture_output=True, text=True, check=False)
+    assert done.returncode == code
+    assert closing in done.stdout.splitlines()[-1]
+
+
+def _env() -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(paths.ROOT / "lab")}

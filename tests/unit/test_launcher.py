@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: GPL-2.0
+"""./ferry: makes its own Python environment, and never trusts half of one."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ferry import paths
+
+
+@pytest.fixture
+def clone(tmp_path: Path) -> Path:
+    """A clone with the launcher and a lab that only says hello."""
+    root = tmp_path / "clone"
+    (root / "lab/ferry").mkdir(parents=True)
+    shutil.copy(paths.ROOT / "ferry", root / "ferry")
+    (root / "lab/requirements.txt").write_text("")
+    (root / "lab/ferry/__main__.py").write_text("import sys\nprint('hello', *sys.argv[1:])\nsys.exit(5)\n")
+    return root
+
+
+def run(clone: Path) -> subprocess.CompletedProcess[str]:
+    args = [sys.executable, str(clone / "ferry"), "a", "b c"]
+    return subprocess.run(args, capture_output=True, text=True, check=False)
+
+
+def test_arguments_and_exit_code_pass_through(clone: Path) -> None:
+    first, second = run(clone), run(clone)
+    assert (first.returncode, first.stdout) == (second.returncode, second.stdout) == (5, "hello a b c\n")
+    assert "making build/venv" in first.stderr
+    assert second.stderr == ""
+
+
+def test_an_interrupted_environment_is_made_anew(clone: Path) -> None:
+    broken = clone / "build/venv/bin"
+    broken.mkdir(parents=True)
+    (broken / "python").write_text("#!/bin/sh\nexit 99\n")
+    (broken / "python").chmod(0o755)
+    assert run(clone).stdout == "hello a b c\n"
+
+
+def test_a_failed_installation_is_said_and_not_trusted(clone: Path) -> None:
+    (clone / "lab/requirements.txt").write_text("./nosuch.whl\n")
+    for _ in range(2):
+        done = run(clone)
+        assert done.returncode == 1
+        assert "ferry: cannot make" in done.stderr
+    (clone / "lab/requirements.txt").write_text("")
+    assert run(clone).returncode == 5
+
+
+def test_changed_requirements_are_installed(clone: Path) -> None:
+    run(clone)
+    (clone / "lab/requirements.txt").write_text("# changed\n")
+    assert "making build/venv" in run(clone).stderr

@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Packages: apt is asked for what is missing only, and its failures are explained."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ferry import packages
+from ferry.errors import FerryError
+
+DPKG = 'for name; do :; done; grep -qx "$name" "$(dirname "$0")/installed" && echo "ii "'
+CACHE = 'grep -qx "$2" "$(dirname "$0")/known" && echo "  Candidate: 1.0" || echo "  Candidate: (none)"'
+
+
+@pytest.fixture
+def apt(fake_program: Callable[[str, str], Path], monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A system of which 'here' is installed and 'there' could be; apt-get logs its arguments."""
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    fake_program("dpkg-query", DPKG)
+    fake_program("apt-cache", CACHE)
+    folder = fake_program("apt-get", 'echo "$@" >> "$(dirname "$0")/asked"')
+    (folder / "installed").write_text("here\n")
+    (folder / "known").write_text("here\nthere\n")
+    return folder
+
+
+def test_nothing_is_asked_of_apt_if_nothing_is_missing(apt: Path) -> None:
+    packages.ensure(["here"])
+    assert not (apt / "asked").exists()
+
+
+def test_only_what_is_missing_is_installed(apt: Path) -> None:
+    packages.ensure(["here", "there", "there"])
+    assert (apt / "asked").read_text() == "install -y -q --no-install-recommends there\n"
+
+
+def test_a_package_that_apt_lacks_is_named_after_an_update(apt: Path) -> None:
+    with pytest.raises(FerryError, match="apt has no package nosuch;"):
+        packages.ensure(["nosuch", "there"])
+    assert (apt / "asked").read_text() == "update -q --error-on=any\n"
+
+
+def test_no_network_is_said_as_such(apt: Path, fake_program: Callable[[str, str], Path]) -> None:
+    fake_program("apt-get", 'echo "Could not resolve host"; exit 100')
+    with pytest.raises(FerryError, match="check the network") as caught:
+        packages.ensure(["nosuch"])
+    assert "Could not resolve host" in str(caught.value)
+    with pytest.raises(FerryError, match=r"could not install there; is there a network\?"):
+        packages.ensure(["there"])
+
+
+def test_without_root_and_sudo_the_command_to_run_is_shown(
+    apt: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    monkeypatch.setattr("shutil.which", lambda name: None if name == "sudo" else f"/bin/{name}")
+    with pytest.raises(FerryError, match="apt-get install there"):
+        packages.ensure(["there"])

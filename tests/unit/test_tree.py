@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: GPL-2.0
+"""The kernel tree: whole or not there, and nobody's work is lost."""
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from ferry import tree
+from ferry.base import Base
+from ferry.errors import FerryError
+from ferry.git import git
+from ferry.tree import Places
+from tests.unit.conftest import patch
+
+
+def test_the_tree_is_base_plus_patches_plus_links(linux: Base, places: Places) -> None:
+    root = tree.assemble(linux, places)
+    assert git(root, "log", "--format=%s").splitlines() == ["mm: hook", "linux-source-6.12 6.12.1-1"]
+    assert "line ten" in (root / "mm/migrate.c").read_text()
+    assert (root / "mm/offload/core.c").resolve() == (places.src / "mm/offload/core.c").resolve()
+    assert git(root, "status", "--porcelain") == ""
+    assert "line 10\n" in (tree.vanilla(places) / "mm/migrate.c").read_text()
+    assert not (places.vanilla / "mm/offload").exists()
+
+
+def test_assembling_twice_touches_nothing(linux: Base, places: Places) -> None:
+    root = tree.assemble(linux, places)
+    before = (root / "mm/migrate.c").stat().st_mtime_ns, git(root, "rev-parse", "HEAD")
+    tree.assemble(linux, places)
+    assert ((root / "mm/migrate.c").stat().st_mtime_ns, git(root, "rev-parse", "HEAD")) == before
+
+
+def test_equal_input_gives_equal_commits(linux: Base, places: Places, tmp_path: Path) -> None:
+    other = dataclasses.replace(places, build=tmp_path / "elsewhere")
+    heads = [git(tree.assemble(linux, p), "rev-parse", "HEAD") for p in (places, other)]
+    assert heads[0] == heads[1]
+
+
+def test_a_patch_that_does_not_apply_is_named_with_its_file(linux: Base, places: Places) -> None:
+    root = tree.assemble(linux, places)
+    head = git(root, "rev-parse", "HEAD")
+    (places.patches / "0002-bad.patch").write_text(patch("mm: bad", "line 10", "line X"))
+    with pytest.raises(FerryError, match=r"0002-bad\.patch does not apply to .* 6\.12\.1-1: mm/migrate\.c;"):
+        tree.assemble(linux, places)
+    assert git(root, "rev-parse", "HEAD") == head, "the tree is as it was"
+    (places.patches / "0002-bad.patch").write_text(patch("mm: good", "line 15", "line X"))
+    tree.assemble(linux, places)
+    assert "line X" in (root / "mm/migrate.c").read_text()
+
+
+def test_an_interrupted_unpacking_is_not_trusted(linux: Base, places: Places) -> None:
+    half = places.build / "linux.new"
+    half.mkdir(parents=True)
+    (half / "garbage").write_text("from an interrupted run")
+    root = tree.assemble(linux, places)
+    assert not (root / "garbage").exists()
+    assert not half.exists()
+
+
+def test_a_damaged_tarball_leaves_no_tree(linux: Base, places: Places) -> None:
+    with pytest.raises(FerryError, match="damaged"):
+        tree.assemble(dataclasses.replace(linux, sha256="0"), places)
+    assert not places.tree.exists()
+
+
+def test_a_new_base_replaces_the_tree(linux: Base, places: Places) -> None:
+    root = tree.assemble(linux, places)
+    tree.vanilla(places)
+    tree.assemble(dataclasses.replace(linux, version="6.12.2-1"), places)
+    assert "6.12.2-1" in git(root, "log", "--format=%s", tree.BASE)
+    assert not places.vanilla.exists(), "it is checked out anew when needed"
+
+
+@pytest.mark.parametrize("committed", [False, True])
+def test_work_in_the_tree_is_not_overwritten(linux: Base, places: Places, committed: bool) -> None:
+    root = tree.assemble(linux, places)
+    (root / "mm/migrate.c").write_text("my work\n")
+    if committed:
+        git(root, "commit", "-q", "-a", "-m", "my work")
+    tree.assemble(linux, places)
+    (places.patches / "0002-new.patch").write_text(patch("mm: new", "line 15", "line X"))
+    with pytest.raises(FerryError, match="refresh"):
+        tree.assemble(linux, places)
+    assert (root / "mm/migrate.c").read_text() == "my work\n"
+
+
+def test_refresh_writes_commits_back_and_is_stable(linux: Base, places: Places) -> None:
+    root = tree.assemble(linux, places)
+    (root / "mm/Kconfig").write_text("config MIGRATION\n\tbool\n\tdefault y\n")
+    git(root, "commit", "-q", "-a", "-m", "mm: default")
+    first = {path.name: path.read_text() for path in tree.refresh(places)}
+    assert list(first) == ["0001-mm-hook.patch", "0002-mm-default.patch"]
+    head = git(root, "rev-parse", "HEAD")
+    tree.assemble(linux, places)
+    assert git(root, "rev-parse", "HEAD") == head
+    assert {path.name: path.read_text() for path in tree.refresh(places)} == first
+
+
+def test_refresh_wants_commits(linux: Base, places: Places) -> None:
+    root = tree.assemble(linux, places)
+    (root / "mm/migrate.c").write_text("not committed\n")
+    with pytest.raises(FerryError, match="not committed"):
+        tree.refresh(places)
+
+
+def test_links_follow_the_files_of_src(linux: Base, places: Places) -> None:
+    root = tree.assemble(linux, places)
+    (places.src / "mm/offload/core.c").rename(places.src / "mm/offload/pipeline.c")
+    tree.assemble(linux, places)
+    assert not (root / "mm/offload/core.c").is_symlink()
+    assert (root / "mm/offload/pipeline.c").read_text() == "int core;\n"
+
+
+def test_src_may_not_hide_a_file_of_linux(linux: Base, places: Places) -> None:
+    (places.src / "mm/migrate.c").write_text("mine\n")
+    with pytest.raises(FerryError, match="change it by a patch"):
+        tree.assemble(linux, places)
+
+
+def test_the_fingerprint_sees_every_kind_of_change(linux: Base, places: Places) -> None:
+    root = tree.assemble(linux, places)
+    seen = {tree.fingerprint(root, places)}
+    for path in (root / "mm/migrate.c", root / "mm/new.c", places.src / "mm/offload/core.c"):
+        path.write_text("changed\n")
+        seen.add(tree.fingerprint(root, places))
+    git(root, "commit", "-q", "-a", "-m", "change")
+    seen.add(tree.fingerprint(root, places))
+    assert len(seen) == 5
