@@ -44,7 +44,7 @@ def _redis_table(moved: dict[str, Any]) -> Table:
         f"({moved['digest_after'][:12]})",
         title_justify="left",
     )
-    for name in ("kernel", "longest stall of a client [ms]", "without a move [ms]", "moves took [s]"):
+    for name in ("kernel", "longest stall of a client, ms", "without a move, ms", "moves took, s"):
         table.add_column(name, justify="left" if name == "kernel" else "right")
     for flavour, stall in moved["max_stall_ms"].items():
         name = f"ferry, {moved['engine']}" if flavour == "ferry" else flavour

@@ -82,8 +82,9 @@ static void check_contents(struct __test_metadata *_metadata,
 {
 	ASSERT_EQ(0, region_wrong_words(r));
 	ASSERT_EQ(0, region_pages_off(r, node));
-	if (folio)
+	if (folio) {
 		ASSERT_EQ(0, region_pages_not_in(r, folio));
+	}
 }
 
 /* A few folios may be busy for a moment, and be moved by Linux itself */
@@ -95,8 +96,7 @@ static void check_stats(struct __test_metadata *_metadata,
 	EXPECT_EQ(0, grew->quarantined_bytes);
 	if (eligible) {
 		EXPECT_GE(grew->bytes, SIZE - SIZE / 16);
-		if (folio)
-			EXPECT_GE(grew->folios, (SIZE - SIZE / 16) / folio);
+		EXPECT_GE(grew->folios, folio ? (SIZE - SIZE / 16) / folio : 1);
 		EXPECT_LT(grew->fallback_kind, SIZE / PAGE / 16);
 	} else {
 		/* migrate_pages(2) moves the stack of this process as well */

@@ -61,8 +61,8 @@ static char *file_data(const struct region *r, size_t size)
 	return image.addr;
 }
 
-static const char *pinned_setup(FIXTURE_DATA(pinned) *self,
-				const FIXTURE_VARIANT(pinned) *variant)
+static const char *set_up(FIXTURE_DATA(pinned) *self,
+			  const FIXTURE_VARIANT(pinned) *variant)
 {
 	size_t size = variant->folio == PMD ? PMD_SIZE : SIZE;
 	const char *why;
@@ -86,7 +86,7 @@ static const char *pinned_setup(FIXTURE_DATA(pinned) *self,
 
 FIXTURE_SETUP(pinned)
 {
-	const char *why = pinned_setup(self, variant);
+	const char *why = set_up(self, variant);
 
 	if (why) {
 		if (!access(OFFLOAD_DIR, F_OK))
@@ -137,10 +137,7 @@ TEST_F_TIMEOUT(pinned, folio_under_direct_read_stays_until_it_is_read, 60)
 	grew = offload_stats(&before);
 	EXPECT_EQ((long)(r->size / variant->folio) - nr, grew.folios);
 	/* Linux cannot unmap exclusive anonymous pages that are pinned */
-	if (variant->backing == ANON)
-		EXPECT_LE(nr, grew.left);
-	else
-		EXPECT_LE(nr, grew.fallback_refs);
+	EXPECT_LE(nr, variant->backing == ANON ? grew.left : grew.fallback_refs);
 
 	EXPECT_EQ((long)self->pinned,
 		  slow_file_answer(&self->file, self->data));
