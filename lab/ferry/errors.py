@@ -15,8 +15,9 @@ class UsageError(FerryError):
 
 
 class CommandFailed(FerryError):
-    """A command that Ferry ran failed; the log has its output."""
+    """A command that Ferry ran failed. output is all that it said, where that was not too much."""
 
-    def __init__(self, message: str, returncode: int) -> None:
+    def __init__(self, message: str, returncode: int, output: str = "") -> None:
         super().__init__(message)
         self.returncode = returncode
+        self.output = output

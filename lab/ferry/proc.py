@@ -125,10 +125,11 @@ def output(
     except FileNotFoundError as err:
         raise FerryError(f"cannot run {args[0]}: {err.strerror}: {err.filename}") from err
     if done.returncode:
-        words = (done.stderr.strip() or done.stdout.strip() or "no output").splitlines()
+        said = done.stderr.strip() or done.stdout.strip() or "no output"
         raise CommandFailed(
             f"{shlex.join(str(a) for a in args[:4])} failed (exit {done.returncode}): "
-            + "\n  ".join(words[-TAIL_LINES:]),
+            + "\n  ".join(said.splitlines()[-TAIL_LINES:]),
             done.returncode,
+            said,
         )
     return done.stdout

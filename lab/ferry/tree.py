@@ -139,19 +139,23 @@ def _unpack(linux: base.Base, places: Places) -> None:
 def add_worktree(places: Places, path: Path, commit: str) -> None:
     """Check a commit out beside build/linux; an interrupted checkout is not found again."""
     scratch = path.with_name(f"{path.name}.new")
-    shutil.rmtree(scratch, ignore_errors=True)
-    git(places.tree, "worktree", "prune")
     with Step(f"check out {path.name}"):
-        git(places.tree, "worktree", "add", "-q", "--detach", scratch, commit)
+        _scratch_worktree(places, scratch, commit)
+        git(scratch, "reset", "-q", "--hard")
         git(places.tree, "worktree", "move", scratch, path)
+
+
+def _scratch_worktree(places: Places, path: Path, commit: str) -> None:
+    """Make an empty worktree, also where an interrupted run left one: git keeps that one locked."""
+    shutil.rmtree(path, ignore_errors=True)
+    git(places.tree, "worktree", "prune")
+    git(places.tree, "worktree", "add", "-q", "-f", "-f", "--no-checkout", "--detach", path, commit)
 
 
 def _apply(linux: base.Base, places: Places) -> str:
     """Apply all patches to the base as commits, without touching build/linux; returns the last."""
     scratch = places.build / "linux-am"
-    shutil.rmtree(scratch, ignore_errors=True)
-    git(places.tree, "worktree", "prune")
-    git(places.tree, "worktree", "add", "-q", "--no-checkout", "--detach", scratch, BASE)
+    _scratch_worktree(places, scratch, BASE)
     try:
         git(scratch, "read-tree", "HEAD")  # git am fetches the files that it needs from the index
         for patch in places.patch_files():

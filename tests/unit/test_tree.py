@@ -58,6 +58,20 @@ def test_an_interrupted_unpacking_is_not_trusted(linux: Base, places: Places) ->
     assert not half.exists()
 
 
+@pytest.mark.parametrize("name", ["linux-vanilla.new", "linux-am"])
+def test_an_interrupted_checkout_is_not_trusted(linux: Base, places: Places, name: str) -> None:
+    """git locks a worktree while it makes it; killed then, it stays locked."""
+    root = tree.assemble(linux, places)
+    half = places.build / name
+    git(root, "worktree", "add", "-q", "--lock", "--detach", half, tree.BASE)
+    (half / "mm/migrate.c").unlink()
+    (places.patches / "0002-new.patch").write_text(patch("mm: new", "line 15", "line X"))
+    tree.assemble(linux, places)
+    assert "line 10\n" in (tree.vanilla(places) / "mm/migrate.c").read_text()
+    assert "line X" in (root / "mm/migrate.c").read_text()
+    assert not half.exists()
+
+
 def test_a_damaged_tarball_leaves_no_tree(linux: Base, places: Places) -> None:
     with pytest.raises(FerryError, match="damaged"):
         tree.assemble(dataclasses.replace(linux, sha256="0"), places)

@@ -1,3 +1,4 @@
+# shellcheck shell=dash
 # SPDX-License-Identifier: GPL-2.0
 # What every job begins with. Descriptor 3 is the result channel: each line is a record.
 

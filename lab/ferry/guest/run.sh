@@ -1,3 +1,4 @@
+# shellcheck shell=dash
 # SPDX-License-Identifier: GPL-2.0
 # Sourced in the guest with FERRY_JOB set: runs that script. Its output goes to the second serial port,
 # what it writes to descriptor 3 to the third, and after that its exit status, as the last line.

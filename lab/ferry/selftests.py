@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: GPL-2.0
+"""The kernel's own tests of Ferry, in a guest: KUnit suites and kselftests, all in one boot."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+from ferry import ktap, packages, paths, proc, vm
+from ferry.errors import FerryError
+from ferry.kbuild import Kernel
+from ferry.machine import Machine
+
+MODULES = ("softdma", "dcbm", "mtcopy")
+KUNIT = "/sys/kernel/debug/kunit"
+TEST_S = 400
+_SHOW = "sed 's/^/| /' >&3"
+
+
+def build(kernel: Kernel) -> list[Path]:
+    """The kselftests of Ferry, built beside the kernel."""
+    packages.ensure(["gcc", "libc6-dev", "make"])
+    source = kernel.source_dir / "tools/testing/selftests/migrate_offload"
+    output = paths.BUILD / "selftests"
+    output.mkdir(parents=True, exist_ok=True)
+    headers = f"KHDR_INCLUDES=-isystem {kernel.source_dir}/usr/include"
+    args: list[str | Path] = ["make", "-C", source, f"OUTPUT={output}", headers]
+    proc.run(args, title="build kselftests")
+    programs = sorted(p for p in output.iterdir() if p.is_file() and not p.suffix)
+    if not programs:
+        raise FerryError(f"{source} built no test into {output}")
+    return programs
+
+
+def script(kunit: bool, programs: list[Path]) -> str:
+    """The job: loading a module runs its KUnit suites; each kselftest has a time limit."""
+    lines = []
+    if kunit:
+        lines += [f"modprobe {name} || fail 'cannot load {name}'" for name in MODULES]
+        lines += [
+            f"for suite in {KUNIT}/*; do step KUnit ${{suite##*/}}",
+            f'echo "suite ${{suite##*/}}" >&3; {_SHOW} <$suite/results; done',
+            f"modprobe -r {' '.join(MODULES[::-1])} || fail 'the modules cannot be unloaded'",
+        ]
+    for program in programs:
+        lines += [
+            f"step kselftest {program.name}",
+            f"echo 'suite {program.name}' >&3",
+            f"timeout -k 5 {TEST_S} {shlex.quote(str(program))} 2>&1 </dev/null | {_SHOW}",
+        ]
+    return "\n".join(["cd /dev/shm", *lines])
+
+
+def run(kernel: Kernel, machine: Machine, programs: list[Path], *, kunit: bool) -> dict[str, list[ktap.Case]]:
+    """The cases of each suite by its name. Raises DirtyConsole if the kernel complained meanwhile."""
+    limit = 120.0 + TEST_S * (len(programs) + kunit)
+    args = ("kunit.enable=1",) if kunit else ()
+    job = vm.Job(script(kunit, programs), limit, host_root=True, kernel_args=args)
+    return {name: ktap.parse(text) for name, text in split(vm.run(kernel, machine, job).records).items()}
+
+
+def split(records: list[str]) -> dict[str, str]:
+    """The texts of the suites, by name, from a job's records."""
+    texts: dict[str, list[str]] = {}
+    for record in records:
+        if record.startswith("suite "):
+            texts[record.removeprefix("suite ")] = []
+        elif record.startswith("|") and texts:
+            texts[next(reversed(texts))].append(record[2:])
+    return {name: "\n".join(lines) for name, lines in texts.items()}

@@ -1,0 +1,197 @@
+# SPDX-License-Identifier: GPL-2.0
+"""The lab's logic around a VM that needs no VM: archive, console, machine, rows, TAP, sizes."""
+
+import json
+import shutil
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from ferry import bench, console, cost, initramfs, ktap, machine, redis, report, rows, selftests
+from ferry.errors import FerryError, UsageError
+from ferry.machine import MACHINES
+
+MIGBENCH = {
+    "call": "move_pages", "memory": "anon", "folio_kib": 4, "bytes": 4096, "threads": 1, "busy": 0,
+    "gbps": 2.0, "gbps_min": 1.0, "gbps_max": 3.0, "cpu_ns_per_page": 10.0, "runs": [{}, {}],
+    "per_call": 0, "first_folio_us": 5.0,
+    "inaccessible_us": {"p50": 1.0, "p99": 2.0, "max": 3.0, "samples": 9},
+    "verified_bytes": 8192, "mismatched_bytes": 0, "passed": True,
+}  # fmt: skip
+
+
+def row(engine: str, gbps: float, folio_kib: int = 4) -> rows.Row:
+    """A row as migbench would have given it."""
+    return replace(rows.from_migbench(json.dumps(MIGBENCH), engine, 0), gbps=gbps, folio_kib=folio_kib)
+
+
+@pytest.mark.skipif(not shutil.which("cpio"), reason="needs cpio(1)")
+def test_archive_is_what_cpio_reads(tmp_path: Path) -> None:
+    entries = [initramfs.file("a/b/odd", b"12345"), initramfs.link("a/l", "b/odd"), initramfs.directory("z")]
+    data = initramfs.cpio(initramfs.with_parents(entries))
+    subprocess.run(["cpio", "-idm", "--quiet"], cwd=tmp_path, input=data, check=True)
+    assert (tmp_path / "a/b/odd").read_bytes() == b"12345"
+    assert (tmp_path / "a/l").readlink() == Path("b/odd")
+    assert (tmp_path / "z").is_dir()
+
+
+def test_archive_has_parents_first_and_is_repeatable() -> None:
+    entries = [initramfs.file("b/c/d", b"x"), initramfs.file("a", b"y")]
+    names = [entry.name for entry in initramfs.with_parents(entries)]
+    assert names == ["a", "b", "b/c", "b/c/d"]
+    assert initramfs.cpio(initramfs.with_parents(entries)) == initramfs.cpio(
+        initramfs.with_parents(entries[::-1])
+    )
+
+
+def test_archive_members_are_aligned() -> None:
+    data = initramfs.cpio([initramfs.char_device("dev/console", 5, 1), initramfs.file("f", b"abcde")])
+    assert len(data) % 4 == 0
+    assert data.startswith(b"070701")
+    assert data.index(b"070701", 6) % 4 == 0
+    assert b"TRAILER!!!" in data
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "[    1.0] WARNING: CPU: 1 PID: 0 at mm/migrate.c:7 f+0x1/0x2",
+        "[    1.0] WARNING: possible circular locking dependency detected",
+        "[    1.0][    T1] BUG: KASAN: slab-use-after-free in f+0x1/0x2",
+        "[    1.0] INFO: task kworker/0:1:9 blocked for more than 120 seconds.",
+        "[    1.0] rcu: INFO: rcu_preempt detected stalls on CPUs/tasks:",
+        "[    1.0] watchdog: BUG: soft lockup - CPU#0 stuck for 22s!",
+        "[    1.0] Kernel panic - not syncing: sysrq triggered crash",
+        "[    1.0] Oops: general protection fault, probably for non-canonical address",
+    ],
+)
+def test_console_complaint_is_found_with_its_step(line: str) -> None:
+    (found,) = console.findings(f"[    0.5] ferry: 4K dcbm\n{line}\n[    2.0] fine")
+    assert found.startswith("[4K dcbm] ")
+
+
+def test_console_is_quiet_about_what_is_usual() -> None:
+    usual = "[    1.0] Spectre V2 : WARNING: eBPF\nWARNING: from vng\n[    1.0] softdma: for tests only"
+    assert console.findings(usual) == []
+
+
+def test_machine_places_cpus_and_memory() -> None:
+    smp = MACHINES["smp"].qemu_args()
+    assert "node,nodeid=1,memdev=ram1,cpus=1-1" in smp
+    assert "tcg,thread=multi" in smp
+    assert MACHINES["smp"].smp == "2,sockets=2,cores=1,maxcpus=2"
+    assert "node,nodeid=1,memdev=ram1,initiator=0" in MACHINES["cxl"].qemu_args()
+    assert "shift=0,sleep=off" in MACHINES["icount"].qemu_args()
+    assert MACHINES["smp"].with_cpus(1).cpu_nodes == 1
+
+
+def test_machine_takes_what_the_host_has() -> None:
+    assert MACHINES["smp"].fitted(64 * 1024).node_mib == 2048
+    assert MACHINES["smp"].fitted(3 * 1024).node_mib == 1024
+    with pytest.raises(FerryError, match="free some"):
+        MACHINES["smp"].fitted(1500)
+    with pytest.raises(UsageError, match="no machine"):
+        machine.get("mainframe")
+    with pytest.raises(UsageError, match="--kvm"):
+        MACHINES["icount"].qemu_args(kvm=True)
+
+
+def test_rows_get_their_ratio_to_vanilla_of_the_same_folio() -> None:
+    found = rows.with_ratios([row("mtcopy", 3.0), row("vanilla", 8.0, 2048), row("vanilla", 2.0)])
+    assert [(r.folio_kib, r.engine, r.ratio) for r in found] == [
+        (4, "vanilla", 1.0),
+        (4, "mtcopy", 1.5),
+        (2048, "vanilla", 1.0),
+    ]
+    assert rows.with_ratios([row("cpu", 1.0)])[0].ratio is None
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"passed": False}, {"mismatched_bytes": 1}, {"verified_bytes": 0}, {"gbps": None}]
+)
+def test_row_of_a_failed_move_is_refused(wrong: dict[str, object]) -> None:
+    text = json.dumps(MIGBENCH | wrong) if wrong != {"gbps": None} else "{}"
+    with pytest.raises(FerryError):
+        rows.from_migbench(text, "dcbm", 4)
+
+
+def test_row_has_the_documented_keys() -> None:
+    wanted = {"call", "folio_kib", "engine", "channels", "bytes", "gbps", "ratio", "first_folio_us"}
+    wanted |= {"inaccessible_us", "cpu_ns_per_page", "verified_bytes"}
+    found = row("cpu", 1.0).as_json()
+    assert wanted <= found.keys()
+    assert set(found["inaccessible_us"]) == {"p50", "p99", "max"}
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"engines": ("warp",)}, "no engine 'warp'"),
+        ({"folios": ("4Q",)}, "is no size"),
+        ({"size": "1G", "folios": ("0K",)}, "is no size"),
+        ({"size": "2G"}, "do not fit"),
+        ({"channels": 65}, "1 to 64"),
+    ],
+)
+def test_plan_refuses_nonsense_before_a_boot(change: dict[str, object], words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        replace(bench.Plan(), **change).check(MACHINES["smp"])  # type: ignore[arg-type]
+
+
+def test_plan_needs_a_second_node() -> None:
+    with pytest.raises(UsageError, match="no second node"):
+        bench.Plan().check(replace(MACHINES["smp"], nodes=1, cpu_nodes=1))
+
+
+def test_plan_sends_each_engine_to_its_kernel() -> None:
+    plan = bench.Plan()
+    assert plan.on("vanilla") == ["vanilla"]
+    assert plan.on("ferry") == ["cpu", "mtcopy", "dcbm"]
+    assert "use_engine" not in bench.script(plan, "vanilla")
+    assert bench.script(plan, "ferry").count("use_engine dcbm 4") == 3
+
+
+def test_cost_is_relative_and_limited() -> None:
+    none, cpu = cost.costs([row("vanilla", 2.0), row("none", 2.0), row("cpu", 1.9)])
+    assert none.percent == 0
+    assert none.passed
+    assert cpu.percent == pytest.approx(5.263, abs=0.01)
+    assert not cpu.passed
+
+
+def test_unwritable_output_is_refused_early(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    report.check_writable(tmp_path / "new.json")
+    assert not (tmp_path / "new.json.new").exists()
+    for bad in (tmp_path, tmp_path / "file/x.json", Path("/proc/ferry.json")):
+        with pytest.raises(UsageError):
+            report.check_writable(bad)
+
+
+@pytest.mark.parametrize("wrong", [{"digest_after": "b"}, {"lost_writes": ["x"]}, {"moved_bytes": 0}])
+def test_redis_answer_with_a_loss_is_refused(wrong: dict[str, object]) -> None:
+    good = {"digest_before": "a", "digest_after": "a", "lost_writes": [], "moved_bytes": 1, "probe_trips": 1}
+    assert redis.check(good, "ferry") == good
+    with pytest.raises(FerryError):
+        redis.check(good | wrong, "ferry")
+
+
+def test_ktap_reads_nested_results() -> None:
+    inner = "    KTAP version 1\n    1..2\n    ok 1 a\n    ok 2 b # SKIP no disk\n"
+    text = f"KTAP version 1\n1..1\n{inner}ok 1 suite"
+    found = ktap.parse(text)
+    assert [(c.name, c.outcome) for c in found] == [("a", "ok"), ("b", "skip"), ("suite", "ok")]
+    assert ktap.skipped(found) == ["b: SKIP no disk"]
+
+
+@pytest.mark.parametrize(
+    "text", ["", "1..2\nok 1 a", "1..1\nnot ok 1 a", "1..1\n    1..2\n    ok 1 a\nok 1 s"]
+)
+def test_ktap_missing_or_failed_case_fails(text: str) -> None:
+    assert ktap.failed(ktap.parse(text))
+
+
+def test_selftest_records_are_split_by_suite() -> None:
+    assert selftests.split(["suite a", "| 1..1", "| ok 1 x", "suite b"]) == {"a": "1..1\nok 1 x", "b": ""}
