@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import tempfile
 from collections.abc import Callable, Sequence
@@ -95,7 +96,8 @@ def _make_and_listen(out: Path, targets: list[str], title: str) -> list[str]:
 
 def _run_tool(args: proc.Args, name: str, cwd: Path) -> None:
     try:
-        proc.output(args, cwd=cwd)
+        # Linux's scripts call "python3" and mean Debian's, which has the packages they need.
+        proc.output(args, cwd=cwd, env={"PATH": f"/usr/bin:{os.environ['PATH']}"})
     except CommandFailed as err:
         raise FerryError(f"{name} complains:\n{err.output}") from err
 

@@ -423,17 +423,20 @@ static int late_writer_migrate_folio(struct address_space *mapping,
 	return migrate_folio(mapping, dst, src, mode);
 }
 
+static const struct address_space_operations late_writer_aops = {
+	.dirty_folio = noop_dirty_folio,
+	.migrate_folio = late_writer_migrate_folio,
+};
+
 static void unknown_migrate_callback_is_not_copied_early(struct kunit *test)
 {
 	struct fixture *fx = test->priv;
 	struct address_space *mapping = fx->file->f_mapping;
 	const struct address_space_operations *saved = mapping->a_ops;
-	struct address_space_operations aops = *saved;
 	unsigned int i, right = 0;
 
 	prepare(test, FAULT_NONE);
-	aops.migrate_folio = late_writer_migrate_folio;
-	mapping->a_ops = &aops;
+	mapping->a_ops = &late_writer_aops;
 	KUNIT_EXPECT_EQ(test, run_migration(fx, MR_SYSCALL), NR_FOLIOS);
 	mapping->a_ops = saved;
 

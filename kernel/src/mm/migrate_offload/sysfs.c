@@ -135,16 +135,24 @@ static ssize_t setting_store(struct kobject *kobj, struct kobj_attribute *attr,
 	return error ?: count;
 }
 
-#define SETTING_ATTR(_name)						\
-static struct setting_attribute _name##_attr = {			\
-	.attr = __ATTR(_name, 0644, setting_show, setting_store),	\
-	.offset = offsetof(struct migrate_offload_settings, _name),	\
-}
+#define SETTING_ATTR(_name) __ATTR(_name, 0644, setting_show, setting_store)
+#define SETTING_OFFSET(_name) offsetof(struct migrate_offload_settings, _name)
 
-SETTING_ATTR(min_bytes);
-SETTING_ATTR(window_pages);
-SETTING_ATTR(chunk_pages);
-SETTING_ATTR(stripe_bytes);
+static struct setting_attribute min_bytes_attr = {
+	SETTING_ATTR(min_bytes), SETTING_OFFSET(min_bytes)
+};
+
+static struct setting_attribute window_pages_attr = {
+	SETTING_ATTR(window_pages), SETTING_OFFSET(window_pages)
+};
+
+static struct setting_attribute chunk_pages_attr = {
+	SETTING_ATTR(chunk_pages), SETTING_OFFSET(chunk_pages)
+};
+
+static struct setting_attribute stripe_bytes_attr = {
+	SETTING_ATTR(stripe_bytes), SETTING_OFFSET(stripe_bytes)
+};
 
 static ssize_t inaccessible_enabled_show(struct kobject *kobj,
 					 struct kobj_attribute *attr, char *buf)

@@ -22,7 +22,7 @@
 #include <linux/wait.h>
 
 #include "softdma_params.h"
-#include "virt-dma.h"
+#include "../virt-dma.h"
 
 struct softdma_desc {
 	struct virt_dma_desc vd;
