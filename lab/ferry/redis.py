@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import statistics
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,7 +23,7 @@ class Experiment:
     """How much data, how often forth and back, and which engine Ferry uses."""
 
     mib: int = 64
-    round_trips: int = 2
+    round_trips: int = 4
     engine: str = "mtcopy"
     channels: int = 4
 
@@ -50,7 +51,8 @@ def run(what: Experiment, machine: Machine, *, kvm: bool = False) -> dict[str, A
         "digest_before": ferry["digest_before"],
         "digest_after": ferry["digest_after"],
         "moved_bytes": ferry["moved_bytes"],
-        "max_stall_ms": {name: each["stall_ms"] for name, each in found.items()},
+        "max_stall_ms": {name: max(each["stalls_ms"]) for name, each in found.items()},
+        "median_stall_ms": {name: statistics.median(each["stalls_ms"]) for name, each in found.items()},
         "max_stall_without_move_ms": {name: each["stall_without_move_ms"] for name, each in found.items()},
         "move_seconds": {name: each["move_seconds"] for name, each in found.items()},
     }

@@ -44,10 +44,11 @@ def _redis_table(moved: dict[str, Any]) -> Table:
         f"({moved['digest_after'][:12]})",
         title_justify="left",
     )
-    for name in ("kernel", "longest stall of a client, ms", "without a move, ms", "moves took, s"):
+    figures = ("longest stall of a client, ms", "median of the moves, ms", "without a move, ms", "moves took, s")
+    for name in ("kernel", *figures):
         table.add_column(name, justify="left" if name == "kernel" else "right")
     for flavour, stall in moved["max_stall_ms"].items():
         name = f"ferry, {moved['engine']}" if flavour == "ferry" else flavour
-        idle, took = moved["max_stall_without_move_ms"][flavour], moved["move_seconds"][flavour]
-        table.add_row(name, f"{stall:.1f}", f"{idle:.1f}", f"{took:.1f}")
+        keys = ("median_stall_ms", "max_stall_without_move_ms", "move_seconds")
+        table.add_row(name, f"{stall:.1f}", *(f"{moved[key][flavour]:.1f}" for key in keys))
     return table

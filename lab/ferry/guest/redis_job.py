@@ -66,6 +66,7 @@ class Probe(threading.Thread):
         self.longest_s = 0.0
         self.trips = 0
         self.lost: list[str] = []
+        self.watching = threading.Event()
         self.stop = threading.Event()
 
     def run(self) -> None:
@@ -79,6 +80,7 @@ class Probe(threading.Thread):
             got = client("GET", "probe")
             self.longest_s = max(self.longest_s, time.monotonic() - begin)
             self.trips += 1
+            self.watching.set()
             if got != word:
                 self.lost.append(f"wrote {word!r}, read {got!r}")
 
@@ -141,15 +143,15 @@ def move(pid: int, source: int, target: int) -> int:
     return pages_on(pid, target) - before
 
 
-def probed(pid: int, moves: list[tuple[int, int]], rest_s: float) -> tuple[Probe, int]:
-    """Run the probe during the moves and a rest. Returns it and how many pages moved."""
+@contextmanager
+def probed() -> Iterator[Probe]:
+    """A probe at work."""
     probe = Probe()
     probe.start()
-    moved = sum(move(pid, *pair) for pair in moves)
-    time.sleep(rest_s)
+    probe.watching.wait()
+    yield probe
     probe.stop.set()
     probe.join()
-    return probe, moved
 
 
 def main() -> int:
@@ -163,9 +165,14 @@ def main() -> int:
         before = client("DEBUG", "DIGEST").decode()
         with load(keys):
             time.sleep(SETTLE_S)
-            idle, _ = probed(pid, [], IDLE_S)
+            with probed() as idle:
+                time.sleep(IDLE_S)
             begin = time.monotonic()
-            busy, moved = probed(pid, moves, 0)
+            probes, moved = [], 0
+            for pair in moves:
+                with probed() as probe:
+                    moved += move(pid, *pair)
+                probes.append(probe)
             spent = time.monotonic() - begin
         for db in (LOAD_DB, PROBE_DB):
             client("SELECT", str(db))
@@ -176,10 +183,10 @@ def main() -> int:
             "digest_after": client("DEBUG", "DIGEST").decode(),
             "moved_bytes": moved * PAGE_BYTES,
             "move_seconds": spent,
-            "stall_ms": busy.longest_s * 1e3,
+            "stalls_ms": [probe.longest_s * 1e3 for probe in probes],
             "stall_without_move_ms": idle.longest_s * 1e3,
-            "probe_trips": busy.trips,
-            "lost_writes": idle.lost + busy.lost,
+            "probe_trips": min(probe.trips for probe in probes),
+            "lost_writes": [lost for probe in (idle, *probes) for lost in probe.lost],
         }
     os.write(3, json.dumps(result).encode() + b"\n")
     return 0
