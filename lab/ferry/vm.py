@@ -101,6 +101,8 @@ def vng_command(kernel: Kernel, machine: Machine, kernel_args: tuple[str, ...], 
     """virtme-ng with the host's root: an interactive shell, unless more is added."""
     append = [*KERNEL_ARGS, *machine.kernel_args, *kernel_args]
     return [
+        # vng looks for its other half, virtme-run, in PATH.
+        *("env", f"PATH={VNG.parent}:{os.environ['PATH']}"),
         *(str(VNG), "--run", str(kernel.image), "--force-9p", "--disable-microvm", "--user", "root"),
         *([] if kvm else ["--disable-kvm"]),
         *("--cpus", machine.smp, "--memory", machine.memory),

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import shlex
 import subprocess
 import sys
@@ -76,7 +75,7 @@ def _shell(kernel: kbuild.Kernel, where: machine.Machine, setup: str, args: argp
         shell.write_text(f"#!/bin/sh\n{library}{begin}")
         shell.chmod(0o755)
         command = vm.vng_command(kernel, where, tuple(args.arg), args.kvm)
-        return subprocess.run([*command, "--shell", str(shell)], env={**os.environ}).returncode
+        return subprocess.run([*command, "--shell", str(shell)]).returncode
 
 
 def _print(text: str) -> None:
