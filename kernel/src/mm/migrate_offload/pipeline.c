@@ -38,6 +38,9 @@
 #define CREATE_TRACE_POINTS
 #include <trace/events/migrate_offload.h>
 
+/* After so many pages a task lets others run, if there are any */
+#define RESCHED_PAGES	32
+
 /**
  * struct migrate_run - one call of migrate_pages() on its way through the ring
  * @state: the activation that is used; constant during the run
@@ -45,6 +48,7 @@
  * @head: number of the oldest chunk in flight
  * @tail: number of the next chunk to fill; @tail - @head are in flight
  * @nr_pages: unmapped now
+ * @busy_pages: dealt with since others could run
  * @stop: unmap no more
  * @from: folios to do
  * @left: folios that Linux shall deal with
@@ -58,6 +62,7 @@ struct migrate_run {
 	unsigned int head;
 	unsigned int tail;
 	unsigned long nr_pages;
+	unsigned long busy_pages;
 	bool stop;
 	struct list_head *from;
 	struct list_head left;
@@ -111,11 +116,22 @@ static bool run_has_room(struct migrate_run *run, unsigned long nr_pages)
 	       run->nr_pages + nr_pages <= run->state->window_pages;
 }
 
-static void run_unmap_folio(struct migrate_run *run,
-			    struct migrate_chunk *chunk, struct folio *src)
+/* Checking for each small folio is as dear as a tenth of all that is done here */
+static void run_resched(struct migrate_run *run, long nr_pages)
 {
-	struct migrate_slot *slot = &chunk->slots[chunk->nr_folios];
-	long nr_pages = folio_nr_pages(src);
+	run->busy_pages += nr_pages;
+	if (run->busy_pages < RESCHED_PAGES)
+		return;
+	run->busy_pages = 0;
+	cond_resched_tasks_rcu_qs();
+}
+
+/* Return: true if @src now belongs to @chunk, in @slot */
+static bool run_unmap_folio(struct migrate_run *run,
+			    struct migrate_chunk *chunk,
+			    struct migrate_slot *slot, struct folio *src,
+			    long nr_pages)
+{
 	struct folio *dst = NULL;
 	int rc;
 
@@ -124,48 +140,56 @@ static void run_unmap_folio(struct migrate_run *run,
 		slot->start_ns = ktime_get_ns();
 
 	rc = migrate_offload_unmap(&run->call, src, &dst);
-	if (rc == MIGRATEPAGE_SUCCESS) {
-		/* Its last user had gone; it is freed */
-		run->nr_succeeded += nr_pages;
-	} else if (rc == MIGRATEPAGE_UNMAP) {
+	if (rc == MIGRATEPAGE_UNMAP) {
 		slot->copy.src = src;
 		slot->copy.dst = dst;
 		list_move_tail(&src->lru, &chunk->srcs);
 		list_add_tail(&dst->lru, &chunk->dsts);
-		chunk->nr_folios++;
 		chunk->nr_pages += nr_pages;
 		run->nr_pages += nr_pages;
+		return true;
+	}
+	if (rc == MIGRATEPAGE_SUCCESS) {
+		/* Its last user had gone; it is freed */
+		run->nr_succeeded += nr_pages;
 	} else {
 		list_move_tail(&src->lru, &run->left);
 		run->stop |= rc == -ENOMEM;
 	}
+	return false;
 }
 
 /* Fill the next chunk. Return: false if nothing came to be unmapped. */
 static bool run_unmap_chunk(struct migrate_run *run)
 {
 	struct migrate_chunk *chunk = run_chunk(run, run->tail);
+	struct migrate_slot *slot = chunk->slots;
 	struct folio *src;
+	long nr_pages;
 
-	chunk->nr_folios = 0;
 	chunk->nr_pages = 0;
 	chunk->copied_folios = 0;
 	chunk->copied_pages = 0;
 	INIT_LIST_HEAD(&chunk->srcs);
 	INIT_LIST_HEAD(&chunk->dsts);
 
-	while (!run->stop && !list_empty(run->from) &&
+	while (!list_empty(run->from) &&
 	       chunk->nr_pages < run->state->chunk_pages) {
 		src = list_first_entry(run->from, struct folio, lru);
 		if (!migrate_offload_candidate(src)) {
 			list_move_tail(&src->lru, &run->left);
 			continue;
 		}
-		if (!run_has_room(run, folio_nr_pages(src)))
+		nr_pages = folio_nr_pages(src);
+		if (!run_has_room(run, nr_pages))
 			break;
-		run_unmap_folio(run, chunk, src);
-		cond_resched_tasks_rcu_qs();
+		if (run_unmap_folio(run, chunk, slot, src, nr_pages))
+			slot++;
+		else if (run->stop)
+			break;
+		run_resched(run, nr_pages);
 	}
+	chunk->nr_folios = slot - chunk->slots;
 	return chunk->nr_folios;
 }
 
@@ -207,17 +231,16 @@ static bool run_submit_folio(struct migrator *m, struct migrate_copy *copy)
 static void run_submit_chunk(struct migrate_run *run)
 {
 	struct migrate_chunk *chunk = run_chunk(run, run->tail);
+	struct migrate_slot *end = chunk->slots + chunk->nr_folios;
 	struct migrator *m = run->state->m;
 	struct migrate_slot *slot;
-	unsigned int i;
 
 	/* Until now other CPUs could write through stale TLB entries */
 	try_to_unmap_flush();
 
 	atomic_set(&chunk->pending, chunk->nr_folios + 1);
 	reinit_completion(&chunk->done);
-	for (i = 0; i < chunk->nr_folios; i++) {
-		slot = &chunk->slots[i];
+	for (slot = chunk->slots; slot < end; slot++) {
 		slot->submitted = run_submit_folio(m, &slot->copy);
 		if (!slot->submitted)
 			atomic_dec(&chunk->pending);
@@ -237,7 +260,7 @@ static void run_count_moved(struct migrate_run *run,
 {
 	run->nr_succeeded += nr_pages;
 	run->nr_thp_succeeded += thp;
-	if (slot->start_ns)
+	if (static_branch_unlikely(&migrate_offload_time_key) && slot->start_ns)
 		migrate_offload_count_time(ktime_get_ns() - slot->start_ns);
 	if (copied) {
 		chunk->copied_folios++;
@@ -288,6 +311,7 @@ static void run_remap_folio(struct migrate_run *run,
 		run_count_moved(run, chunk, slot, nr_pages, thp, copied);
 	else if (rc == -EAGAIN)
 		run_leave_folio(run, copy);
+	run_resched(run, nr_pages);
 }
 
 static void run_wait_chunk(struct migrate_run *run, struct migrate_chunk *chunk)
@@ -315,15 +339,14 @@ static void run_count_chunk(struct migrate_run *run, struct migrate_chunk *chunk
 static void run_remap_chunk(struct migrate_run *run)
 {
 	struct migrate_chunk *chunk = run_chunk(run, run->head);
-	unsigned int i;
+	struct migrate_slot *end = chunk->slots + chunk->nr_folios;
+	struct migrate_slot *slot;
 
 	run_wait_chunk(run, chunk);
 	trace_migrate_offload_remap(run->head, chunk->nr_folios,
 				    chunk->nr_pages, run->nr_pages);
-	for (i = 0; i < chunk->nr_folios; i++) {
-		run_remap_folio(run, chunk, &chunk->slots[i]);
-		cond_resched();
-	}
+	for (slot = chunk->slots; slot < end; slot++)
+		run_remap_folio(run, chunk, slot);
 	run_count_chunk(run, chunk);
 	run->nr_pages -= chunk->nr_pages;
 	run->head++;
