@@ -25,9 +25,14 @@ def checkpatch(table: series.Table) -> None:
     with tempfile.TemporaryDirectory() as scratch:
         patches = series.export(table, Path(scratch) / "series", tree.HERE)[1:]
         root = series.checkout(tree.HERE)
-        ignore = ["--ignore", ",".join(table.checkpatch_ignore)] if table.checkpatch_ignore else []
         style = ("--terse", "--showfile", "--show-types", "--no-summary", "--quiet", "--color=never")
-        _run_tool([root / "scripts/checkpatch.pl", "--strict", *style, *ignore, *patches], "checkpatch", root)
+        said = ""
+        for row, patch in zip(table.patches, patches, strict=True):
+            ignored = ",".join((*table.checkpatch_ignore, *row.checkpatch_ignore))
+            ignore = ["--ignore", ignored] if ignored else []
+            said += _complaints([root / "scripts/checkpatch.pl", "--strict", *style, *ignore, patch], root)
+    if said:
+        raise FerryError(f"checkpatch complains:\n{said}")
     note(f"checkpatch --strict: {len(patches)} patches are clean")
 
 
@@ -35,7 +40,9 @@ def kernel_doc() -> None:
     """kernel-doc over Ferry's files; raises FerryError with what it says."""
     root = paths.BUILD / "linux"
     names = [n for n in tree.HERE.src_files() if n.suffix in (".c", ".h") and n.parts[0] != "tools"]
-    _run_tool([root / "scripts/kernel-doc", "-none", "-Wall", "-Werror", *names], "kernel-doc", root)
+    said = _complaints([root / "scripts/kernel-doc", "-none", "-Wall", "-Werror", *names], root)
+    if said:
+        raise FerryError(f"kernel-doc complains:\n{said}")
     note(f"kernel-doc: {len(names)} files are clean")
 
 
@@ -94,12 +101,14 @@ def _make_and_listen(out: Path, targets: list[str], title: str) -> list[str]:
     return said
 
 
-def _run_tool(args: proc.Args, name: str, cwd: Path) -> None:
+def _complaints(args: proc.Args, cwd: Path) -> str:
+    """What one of Linux's own tools says if it is not content."""
     try:
-        # Linux's scripts call "python3" and mean Debian's, which has the packages they need.
+        # They call "python3" and mean Debian's, which has the packages they need.
         proc.output(args, cwd=cwd, env={"PATH": f"/usr/bin:{os.environ['PATH']}"})
     except CommandFailed as err:
-        raise FerryError(f"{name} complains:\n{err.output}") from err
+        return err.output
+    return ""
 
 
 def run(names: Sequence[str], table: series.Table) -> None:

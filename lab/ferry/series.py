@@ -9,6 +9,7 @@
     hooks = ["0001-*.patch"]                 # of kernel/patches, goes into the same commit
     files = ["include/linux/*", "mm/migrate_offload/*"]
     omit = { "mm/migrate_offload/Kconfig" = ["KUNIT"] }
+    checkpatch_ignore = ["COMPLEX_MACRO"]    # of this patch, with those of all
 
 A patch without a message takes that of its first hook. omit leaves out the lines that contain one
 of the words; a later patch that names the file again brings them. What the series makes must be
@@ -38,6 +39,7 @@ class Patch:
     hooks: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
     omit: dict[str, list[str]] = field(default_factory=dict)
+    checkpatch_ignore: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,7 @@ def load(path: Path = paths.KERNEL / "series.toml") -> Table:
                 tuple(row.pop("hooks", ())),
                 tuple(row.pop("files", ())),
                 row.pop("omit", {}),
+                tuple(row.pop("checkpatch_ignore", ())),
             )
             for row in data["patch"]
         )
