@@ -96,8 +96,12 @@ struct migrator {
 	 * @flush: start all that was submitted by this task so far.
 	 *
 	 * Called in process context, once per chunk of folios.
+	 *
+	 * Return: true if the copies go on while the caller does other things;
+	 * false if nobody but help() would make them: then the caller finishes
+	 * what is unmapped before it unmaps more.
 	 */
-	void (*flush)(struct migrator *m);
+	bool (*flush)(struct migrator *m);
 
 	/**
 	 * @help: optional; do some of the engine's work in the calling task.

@@ -72,8 +72,9 @@ static int cpu_submit(struct migrator *m, struct migrate_copy *copy)
 	return 0;
 }
 
-static void cpu_flush(struct migrator *m)
+static bool cpu_flush(struct migrator *m)
 {
+	return false;
 }
 
 struct migrator migrate_cpu = {

@@ -28,6 +28,7 @@ enum fault {
 	FAULT_NONE,		/* copy at once */
 	FAULT_REVERSE,		/* copy at flush(), the last one first */
 	FAULT_SLOW,		/* copy 50 ms after flush() */
+	FAULT_IDLE,		/* copy only in help() */
 	FAULT_BUSY,		/* refuse */
 	FAULT_IO,		/* scribble over the destination, then fail */
 	FAULT_ONE_PART,		/* three parts, the second one fails */
@@ -129,6 +130,7 @@ static int engine_submit(struct migrator *m, struct migrate_copy *copy)
 	switch (e->fault) {
 	case FAULT_REVERSE:
 	case FAULT_SLOW:
+	case FAULT_IDLE:
 		spin_lock(&e->lock);
 		list_add_tail(&copy->node, &e->queue);
 		spin_unlock(&e->lock);
@@ -157,7 +159,7 @@ static int engine_submit(struct migrator *m, struct migrate_copy *copy)
 	return 0;
 }
 
-static void engine_flush(struct migrator *m)
+static bool engine_flush(struct migrator *m)
 {
 	struct engine *e = container_of(m, struct engine, m);
 
@@ -165,6 +167,18 @@ static void engine_flush(struct migrator *m)
 		engine_drain(e);
 	else if (e->fault == FAULT_SLOW)
 		schedule_delayed_work(&e->work, msecs_to_jiffies(50));
+	return e->fault != FAULT_IDLE;
+}
+
+static bool engine_help(struct migrator *m)
+{
+	struct engine *e = container_of(m, struct engine, m);
+	struct migrate_copy *copy;
+
+	copy = e->fault == FAULT_IDLE ? engine_pop(e) : NULL;
+	if (copy)
+		engine_copy(e, copy);
+	return copy;
 }
 
 static u8 pattern(pgoff_t index, size_t offset)
@@ -327,6 +341,16 @@ static void window_is_never_exceeded(struct kunit *test)
 	expect_all_moved(test);
 	KUNIT_EXPECT_LE(test, fx->engine.max_inflight, small().window_pages);
 	KUNIT_EXPECT_GT(test, fx->engine.max_inflight, small().chunk_pages);
+}
+
+static void no_more_than_a_chunk_waits_for_the_caller(struct kunit *test)
+{
+	struct fixture *fx = test->priv;
+
+	prepare(test, FAULT_IDLE);
+	expect_all_moved(test);
+	KUNIT_EXPECT_EQ(test, fx->engine.nr_submitted, NR_FOLIOS);
+	KUNIT_EXPECT_EQ(test, fx->engine.max_inflight, small().chunk_pages);
 }
 
 static void busy_engine_falls_back_to_cpu(struct kunit *test)
@@ -629,6 +653,7 @@ static int fixture_init(struct kunit *test)
 		.limits = engine_limits,
 		.submit = engine_submit,
 		.flush = engine_flush,
+		.help = engine_help,
 	};
 	fx->file = shmem_file_setup("migrate_kunit", NR_FOLIOS * PAGE_SIZE, 0);
 	KUNIT_ASSERT_FALSE(test, IS_ERR(fx->file));
@@ -658,6 +683,7 @@ static struct kunit_case migrate_offload_cases[] = {
 	KUNIT_CASE(engine_copies_every_folio),
 	KUNIT_CASE(out_of_order_completion_is_right),
 	KUNIT_CASE(window_is_never_exceeded),
+	KUNIT_CASE(no_more_than_a_chunk_waits_for_the_caller),
 	KUNIT_CASE(busy_engine_falls_back_to_cpu),
 	KUNIT_CASE(failed_copy_is_never_used),
 	KUNIT_CASE(one_failed_part_fails_the_copy),

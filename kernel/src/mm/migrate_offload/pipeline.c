@@ -49,6 +49,7 @@
  * @tail: number of the next chunk to fill; @tail - @head are in flight
  * @nr_pages: unmapped now
  * @busy_pages: dealt with since others could run
+ * @alone: the engine copies nothing unless this task helps
  * @stop: unmap no more
  * @from: folios to do
  * @left: folios that Linux shall deal with
@@ -63,6 +64,7 @@ struct migrate_run {
 	unsigned int tail;
 	unsigned long nr_pages;
 	unsigned long busy_pages;
+	bool alone;
 	bool stop;
 	struct list_head *from;
 	struct list_head left;
@@ -245,7 +247,7 @@ static void run_submit_chunk(struct migrate_run *run)
 		if (!slot->submitted)
 			atomic_dec(&chunk->pending);
 	}
-	m->flush(m);
+	run->alone = !m->flush(m);
 	trace_migrate_offload_submit(run->tail, chunk->nr_folios,
 				     chunk->nr_pages, run->nr_pages);
 	migrate_chunk_put(chunk);
@@ -378,9 +380,10 @@ static void run_pipeline(struct migrate_run *run)
 			run_remap_chunk(run);
 		else if (run_unmap_chunk(run))
 			run_submit_chunk(run);
-		/* Make what is ready accessible before anything else */
+		/* Make accessible what is ready, or will not be without us */
 		while (run->head != run->tail &&
-		       completion_done(&run_chunk(run, run->head)->done))
+		       (run->alone ||
+			completion_done(&run_chunk(run, run->head)->done)))
 			run_remap_chunk(run);
 	}
 	/* Folios that could not be unmapped may have others' flushes pending */

@@ -81,12 +81,13 @@ static void dcbm_limits(struct migrator *m, struct migrate_offload_limits *l)
 	l->stripe_bytes = SZ_128K;
 }
 
-static void dcbm_flush(struct migrator *m)
+static bool dcbm_flush(struct migrator *m)
 {
 	struct dcbm_chan *c;
 
 	list_for_each_entry(c, &dcbm_chans, link)
 		dcbm_issue(c);
+	return true;
 }
 
 static struct migrator dcbm_migrator = {

@@ -10,7 +10,8 @@
  * - a helper that has not started is not missed, and nobody waits for it: when
  *   it comes it finds an empty queue and goes to sleep again;
  * - on a busy machine nobody is woken and the caller copies everything, as it
- *   would without mtcopy;
+ *   would without mtcopy; flush() says so, and the core unmaps no more than one
+ *   chunk at a time;
  * - what can be waited for is one part that a helper has begun. It runs at
  *   nice -20 and is not preempted within a part, and when anything else wants
  *   its CPU it leaves after that part.
@@ -336,9 +337,8 @@ static int mtcopy_submit(struct migrator *m, struct migrate_copy *copy)
 	return 0;
 }
 
-static void mtcopy_flush(struct migrator *m)
+static void mtcopy_wake_some(struct mtcopy_queue *q)
 {
-	struct mtcopy_queue *q = mtcopy_own_queue();
 	unsigned int max = mtcopy_max_helpers();
 	unsigned int awake = atomic_read(&mtcopy_awake);
 	int cpus[MTCOPY_MAX_THREADS];
@@ -354,6 +354,12 @@ static void mtcopy_flush(struct migrator *m)
 	for (i = 0; i < n; i++)
 		if (!mtcopy_wake(cpus[i], q, max))
 			break;
+}
+
+static bool mtcopy_flush(struct migrator *m)
+{
+	mtcopy_wake_some(mtcopy_own_queue());
+	return atomic_read(&mtcopy_awake);
 }
 
 static bool mtcopy_help(struct migrator *m)

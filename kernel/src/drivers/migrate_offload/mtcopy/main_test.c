@@ -276,7 +276,7 @@ static void the_caller_copies_all_when_no_cpu_is_idle(struct kunit *test)
 	for (i = 0; i < 4; i++)
 		KUNIT_EXPECT_EQ(test, 0,
 				mtcopy_submit(&mtcopy, test_copy(test, 9, SZ_128K)));
-	mtcopy_flush(&mtcopy);
+	KUNIT_EXPECT_EQ(test, mtcopy_flush(&mtcopy), !!awake);
 	KUNIT_EXPECT_EQ(test, atomic_read(&mtcopy_awake), awake);
 	for (i = 0; i < 4 * 16; i++)
 		KUNIT_EXPECT_TRUE(test, mtcopy_help(&mtcopy));
