@@ -18,6 +18,8 @@ from ferry.progress import Step
 
 # vanilla is the kernel without Ferry; none is Ferry's kernel with nothing active.
 ENGINES = (rows.VANILLA, "none", "cpu", "mtcopy", "dcbm")
+# What migbench can make of an x86 page table.
+FOLIOS = ("4K", "16K", "32K", "64K", "128K", "256K", "512K", "1M", "2M")
 SIZES = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 BOOT_S = 60.0
 ROW_S = 60.0
@@ -43,8 +45,10 @@ class Plan:
         for engine in self.engines:
             if engine not in ENGINES:
                 raise UsageError(f"no engine '{engine}': choose from {', '.join(ENGINES)}")
-        sizes = [parse_size(folio) for folio in self.folios]
-        if not sizes or not self.engines:
+        for folio in self.folios:
+            if folio not in FOLIOS:
+                raise UsageError(f"no folio size '{folio}': choose from {', '.join(FOLIOS)}")
+        if not self.folios or not self.engines:
             raise UsageError("nothing to measure: name a folio size and an engine")
         if not 1 <= self.channels <= 64:
             raise UsageError(f"{self.channels} channels: softdma has 1 to 64")

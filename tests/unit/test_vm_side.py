@@ -129,8 +129,9 @@ def test_row_has_the_documented_keys() -> None:
     ("change", "words"),
     [
         ({"engines": ("warp",)}, "no engine 'warp'"),
-        ({"folios": ("4Q",)}, "is no size"),
-        ({"size": "1G", "folios": ("0K",)}, "is no size"),
+        ({"folios": ("8K",)}, "no folio size '8K'"),
+        ({"size": "4Q"}, "is no size"),
+        ({"size": "0K"}, "is no size"),
         ({"size": "2G"}, "do not fit"),
         ({"channels": 65}, "1 to 64"),
     ],
