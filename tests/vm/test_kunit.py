@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0
 """KUnit on the debug kernel: KASAN, lockdep and DEBUG_VM watch while each suite runs."""
 
+from dataclasses import replace
+
 import pytest
 
 from ferry import kbuild, ktap, machine, selftests
@@ -12,8 +14,9 @@ SUITES = ["migrate_offload", "softdma", "dcbm", "mtcopy", "mtcopy_cpus"]
 
 @pytest.fixture(scope="session")
 def results() -> dict[str, list[ktap.Case]]:
-    """All suites in one boot."""
-    return selftests.run(kbuild.build("debug"), machine.get("smp"), [], kunit=True)
+    """All suites in one boot, with a third CPU that stays offline."""
+    where = replace(machine.get("smp", 3), kernel_args=("maxcpus=2",))
+    return selftests.run(kbuild.build("debug"), where, [], kunit=True)
 
 
 @pytest.mark.parametrize("suite", SUITES)

@@ -123,6 +123,8 @@ static int softdma_test_init(struct kunit *test)
 				    DMA_TO_DEVICE);
 	t->dst_dma = dma_map_single(&t->pdev->dev, t->dst, SOFTDMA_TEST_SIZE,
 				    DMA_FROM_DEVICE);
+	KUNIT_ASSERT_FALSE(test, dma_mapping_error(&t->pdev->dev, t->src_dma));
+	KUNIT_ASSERT_FALSE(test, dma_mapping_error(&t->pdev->dev, t->dst_dma));
 	return 0;
 }
 
