@@ -23,7 +23,7 @@ def run(args: argparse.Namespace) -> int:
     if args.unit:
         chosen = ["-m", "not vm", *chosen]
     else:
-        for name in ("vanilla", "ferry"):
+        for name in ("vanilla", "ferry", "debug"):
             kbuild.build(name)
     env = {**os.environ, "PYTHONPATH": str(paths.ROOT / "lab")}
     return subprocess.run([sys.executable, "-m", "pytest", *chosen], cwd=paths.ROOT, env=env).returncode
