@@ -169,9 +169,15 @@ int module_load(const char *name, const char *params)
 	return run("modprobe %s %s", name, params) ? -ENOENT : 0;
 }
 
-int module_unload(const char *name)
+int module_unload(const char *name, unsigned int wait_ms)
 {
-	return syscall(SYS_delete_module, name, O_NONBLOCK) ? -errno : 0;
+	for (unsigned int ms = 0;; ms += 10) {
+		if (!syscall(SYS_delete_module, name, O_NONBLOCK))
+			return 0;
+		if (errno != EWOULDBLOCK || ms >= wait_ms)
+			return -errno;
+		usleep(10000);
+	}
 }
 
 const char *offload_use(const char *engine)
@@ -192,6 +198,19 @@ const char *offload_use(const char *engine)
 	return NULL;
 }
 
+const char *offload_use_dcbm(const char *softdma_params, const char *dcbm_params)
+{
+	if (access(OFFLOAD_DIR, F_OK))
+		return "this kernel has no " OFFLOAD_DIR;
+	offload_unload();
+	if (module_load("softdma", softdma_params))
+		return "no module softdma";
+	if (module_load("dcbm", dcbm_params))
+		return "no module dcbm";
+	offload_set("active", "dcbm");
+	return NULL;
+}
+
 void offload_unload(void)
 {
 	static const char * const modules[] = { "dcbm", "mtcopy", "softdma" };
@@ -201,7 +220,7 @@ void offload_unload(void)
 	for (size_t i = 0; i < sizeof(modules) / sizeof(modules[0]); i++) {
 		if (!module_loaded(modules[i]))
 			continue;
-		error = module_unload(modules[i]);
+		error = module_unload(modules[i], 10000);
 		if (error)
 			errx(1, "cannot unload %s: %s", modules[i],
 			     strerror(-error));

@@ -50,13 +50,16 @@ void offload_reset(void);
 
 /* Load what the engine needs and make it active. NULL, or the unmet need. */
 const char *offload_use(const char *engine);
-/* Unload all engines that are modules */
+/* The same for dcbm, loaded anew, with the modules' parameters */
+const char *offload_use_dcbm(const char *softdma_params, const char *dcbm_params);
+/* Unload all engines that are modules; those of lost copies take a moment */
 void offload_unload(void);
 
 bool module_loaded(const char *name);
 /* 0 or -errno; dependencies and @params as in modprobe(8) */
 int module_load(const char *name, const char *params);
-int module_unload(const char *name);
+/* Try again for so long while it is in use */
+int module_unload(const char *name, unsigned int wait_ms);
 
 void softdma_set(const char *name, unsigned int value);
 long softdma_get(const char *name);

@@ -114,6 +114,12 @@ void region_fill(struct region *r, uint64_t seed)
 	fill(r->addr, r->addr + r->size, seed);
 }
 
+void region_refill(struct region *r, size_t offset, size_t size)
+{
+	for (size_t at = offset; at < offset + size; at += 8)
+		*(uint64_t *)(r->addr + at) = pattern(r->seed, at);
+}
+
 size_t region_wrong_words(const struct region *r)
 {
 	char *end = r->addr + r->size;

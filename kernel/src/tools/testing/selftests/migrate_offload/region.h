@@ -61,6 +61,8 @@ const char *region_create(struct region *r, enum backing backing,
 void region_destroy(struct region *r);
 
 void region_fill(struct region *r, uint64_t seed);
+/* Write a part of it once more, where others have put something else */
+void region_refill(struct region *r, size_t offset, size_t size);
 /* 64-bit words of the region and its guards that are not as they were filled */
 size_t region_wrong_words(const struct region *r);
 uint64_t region_word(const struct region *r, size_t offset);

@@ -1,0 +1,361 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Everyone who migrates memory may use the engine, if and only if the setting
+ * "reasons" has his reason, and moves every byte either way. What the system
+ * calls do is in data.c.
+ *
+ * Guards rules 5 and 6: these callers hold locks, isolate differently, and
+ * allocate differently, and a caller that is masked takes Linux's own path.
+ */
+#include "../kselftest_harness.h"
+
+#include <dirent.h>
+#include <linux/io_uring.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+
+#include "cgroup.h"
+#include "offload.h"
+#include "region.h"
+
+#define WAIT_MS		20000
+
+FIXTURE(caller)
+{
+	int nodes[2];
+	struct region region;
+};
+
+FIXTURE_VARIANT(caller)
+{
+	const char *reason;
+	/* Make the kernel move memory off node 0 of @nodes; NULL or why not */
+	const char *(*provoke)(struct region *r, const int *nodes);
+	size_t folio;
+	size_t size;
+};
+
+static bool wait_until_half_off(struct region *r, int node)
+{
+	for (int ms = 0; ms < WAIT_MS; ms += 20) {
+		if (region_pages_off(r, node) >= r->size / PAGE / 2)
+			return true;
+		usleep(20000);
+	}
+	return false;
+}
+
+static const char *compact(struct region *r, const int *nodes)
+{
+	int error;
+
+	(void)nodes;
+	/* Every second page is freed: there is something to compact */
+	for (size_t at = 0; at < r->size; at += 2 * PAGE)
+		madvise(r->addr + at, PAGE, MADV_DONTNEED);
+	error = file_write("/proc/sys/vm/compact_memory", "1");
+	for (size_t at = 0; at < r->size; at += 2 * PAGE)
+		region_refill(r, at, PAGE);
+	return error ? "no vm.compact_memory" : NULL;
+}
+
+static const char *soft_offline(struct region *r, const int *nodes)
+{
+	(void)nodes;
+	for (size_t at = 0; at < r->size; at += r->size / 4)
+		if (madvise(r->addr + at, PAGE, MADV_SOFT_OFFLINE))
+			return "MADV_SOFT_OFFLINE does not work";
+	return NULL;
+}
+
+#define BLOCKS	"/sys/devices/system/memory"
+
+/* Take the first memory block that can be taken, of those with our pages */
+static const char *unplug(struct region *r, const int *nodes)
+{
+	char path[128], text[32];
+	size_t block;
+
+	(void)nodes;
+	if (file_read(BLOCKS "/block_size_bytes", text, sizeof(text)))
+		return "no memory hotplug";
+	block = strtoul(text, NULL, 16);
+	for (size_t at = 0; at < r->size; at += r->size / 8) {
+		snprintf(path, sizeof(path), BLOCKS "/memory%lu/state",
+			 page_frame(r->addr + at) * PAGE / block);
+		if (!file_write(path, "offline"))
+			return file_write(path, "online") ? "still offline" : NULL;
+	}
+	return "no memory block can be put offline";
+}
+
+/* A gigantic page is made of whatever memory can be made free */
+static const char *contig(struct region *r, const int *nodes)
+{
+	char path[128];
+	long nr;
+
+	(void)r;
+	snprintf(path, sizeof(path),
+		 "/sys/devices/system/node/node%d/hugepages/hugepages-1048576kB/nr_hugepages",
+		 nodes[0]);
+	if (file_write(path, "1"))
+		return "no pages of 1 GiB";
+	nr = file_read_long(path);
+	file_write(path, "0");
+	return nr ? NULL : "no page of 1 GiB could be had";
+}
+
+/* What is pinned for long must not stay in ZONE_MOVABLE */
+static const char *pin(struct region *r, const int *nodes)
+{
+	struct iovec iov = { r->addr, r->size };
+	struct io_uring_params params = {};
+	int ring, error;
+
+	(void)nodes;
+	ring = syscall(SYS_io_uring_setup, 1, &params);
+	if (ring < 0)
+		return "no io_uring";
+	error = syscall(SYS_io_uring_register, ring, IORING_REGISTER_BUFFERS,
+			&iov, 1);
+	close(ring);
+	return error ? "cannot register a buffer" : NULL;
+}
+
+static const char *change_cpuset(struct region *r, const int *nodes)
+{
+	const char *why = cgroup_enter("cpuset");
+	char value[16];
+
+	if (why)
+		return why;
+	for (int i = 0; i < 2; i++) {
+		snprintf(value, sizeof(value), "%d", nodes[i]);
+		if (cgroup_write("cpuset.mems", value))
+			return "cannot set cpuset.mems";
+	}
+	if (!wait_until_half_off(r, nodes[0]))
+		return "memory did not follow the cpuset";
+	cgroup_leave();
+	return NULL;
+}
+
+#define BALANCING	"/proc/sys/kernel/numa_balancing"
+#define SCAN		"/sys/kernel/debug/sched/numa_balancing"
+
+static const char *balance(struct region *r, const int *nodes)
+{
+	bool moved = false;
+
+	if (access(SCAN, F_OK) || !node_run_on(nodes[1]))
+		return "no NUMA balancing, or no CPU on the other node";
+	file_write(SCAN "/scan_delay_ms", "10");
+	file_write(SCAN "/scan_period_min_ms", "20");
+	file_write(SCAN "/scan_period_max_ms", "100");
+	if (file_write(BALANCING, "1"))
+		return "NUMA balancing cannot be switched on";
+	for (int i = 0; i < 2000 && !moved; i++) {
+		region_wrong_words(r);
+		moved = region_pages_off(r, nodes[0]) > r->size / PAGE / 2;
+	}
+	file_write(BALANCING, "0");
+	file_write(SCAN "/scan_period_max_ms", "60000");
+	file_write(SCAN "/scan_period_min_ms", "1000");
+	file_write(SCAN "/scan_delay_ms", "1000");
+	return moved ? NULL : "memory did not follow the task";
+}
+
+/* Memory on slower nodes is in a tier of its own */
+static bool has_lower_tier(void)
+{
+	DIR *dir = opendir("/sys/devices/virtual/memory_tiering");
+	struct dirent *entry;
+	int tiers = 0;
+
+	while (dir && (entry = readdir(dir)))
+		tiers += !strncmp(entry->d_name, "memory_tier", 11);
+	if (dir)
+		closedir(dir);
+	return tiers > 1;
+}
+
+static const char *demote(struct region *r, const int *nodes)
+{
+	const char *why;
+	bool moved;
+
+	if (!has_lower_tier())
+		return "all nodes are equally fast";
+	why = cgroup_enter("memory");
+	if (why)
+		return why;
+	/* What was charged before does not count */
+	for (size_t at = 0; at < r->size; at += PAGE) {
+		madvise(r->addr + at, PAGE, MADV_DONTNEED);
+	}
+	node_alloc_on(nodes[0]);
+	region_refill(r, 0, r->size);
+	node_alloc_on(-1);
+	file_write("/sys/kernel/mm/numa/demotion_enabled", "1");
+	/* It ends with EAGAIN when there is nothing left to demote */
+	cgroup_write("memory.reclaim", "64M");
+	moved = wait_until_half_off(r, nodes[0]);
+	file_write("/sys/kernel/mm/numa/demotion_enabled", "0");
+	cgroup_leave();
+	return moved ? NULL : "nothing was demoted";
+}
+
+#define DAMON	"/sys/kernel/mm/damon/admin/kdamonds"
+
+__attribute__((format(printf, 2, 3)))
+static int damon_set(const char *name, const char *format, ...)
+{
+	char path[256], value[64];
+	va_list args;
+
+	snprintf(path, sizeof(path), DAMON "/%s", name);
+	va_start(args, format);
+	vsnprintf(value, sizeof(value), format, args);
+	va_end(args);
+	return file_write(path, value);
+}
+
+#define CONTEXT	"0/contexts/0/"
+#define SCHEME	CONTEXT "schemes/0/"
+#define TARGET	CONTEXT "targets/0/regions/"
+
+/* All memory between the first and the last frame is called cold */
+static const char *damon(struct region *r, const int *nodes)
+{
+	uint64_t first = UINT64_MAX, last = 0, frame;
+	int error = 0;
+	bool moved;
+
+	for (size_t at = 0; at < r->size; at += PAGE) {
+		frame = page_frame(r->addr + at);
+		first = frame < first ? frame : first;
+		last = frame > last ? frame : last;
+	}
+	if (damon_set("nr_kdamonds", "1"))
+		return "no DAMON in sysfs";
+	error |= damon_set("0/contexts/nr_contexts", "1");
+	error |= damon_set(CONTEXT "operations", "paddr");
+	error |= damon_set(CONTEXT "monitoring_attrs/intervals/sample_us", "5000");
+	error |= damon_set(CONTEXT "monitoring_attrs/intervals/aggr_us", "50000");
+	error |= damon_set(CONTEXT "targets/nr_targets", "1");
+	error |= damon_set(TARGET "nr_regions", "1");
+	error |= damon_set(TARGET "0/start", "%lu", first * PAGE);
+	error |= damon_set(TARGET "0/end", "%lu", (last + 1) * PAGE);
+	error |= damon_set(CONTEXT "schemes/nr_schemes", "1");
+	error |= damon_set(SCHEME "action", "migrate_cold");
+	error |= damon_set(SCHEME "target_nid", "%d", nodes[1]);
+	error |= damon_set(SCHEME "access_pattern/sz/max", "%lu", 1UL << 40);
+	error |= damon_set(SCHEME "access_pattern/nr_accesses/max", "1000");
+	error |= damon_set(SCHEME "access_pattern/age/max", "1000");
+	error |= damon_set("0/state", "on");
+	moved = !error && wait_until_half_off(r, nodes[0]);
+	damon_set("0/state", "off");
+	damon_set("nr_kdamonds", "0");
+	if (error)
+		return "DAMON has no migrate_cold";
+	return moved ? NULL : "DAMON moved nothing";
+}
+
+#define VARIANT(_name, _reason, _provoke, _folio, _size)		\
+FIXTURE_VARIANT_ADD(caller, _name) {					\
+	.reason = #_reason, .provoke = _provoke,			\
+	.folio = _folio, .size = _size,					\
+}
+
+VARIANT(compaction, compaction, compact, PAGE, 16 * MIB);
+VARIANT(soft_offline, memory_failure, soft_offline, PAGE, 1 * MIB);
+VARIANT(hot_unplug_4k, memory_hotplug, unplug, PAGE, 8 * MIB);
+VARIANT(hot_unplug_2m, memory_hotplug, unplug, PMD, 8 * MIB);
+VARIANT(cpuset, syscall_or_cpuset, change_cpuset, PAGE, 4 * MIB);
+VARIANT(balancing_4k, numa_misplaced, balance, PAGE, 1 * MIB);
+VARIANT(balancing_2m, numa_misplaced, balance, PMD, 4 * MIB);
+VARIANT(contig_range, contig_range, contig, PAGE, 8 * MIB);
+VARIANT(longterm_pin_4k, longterm_pin, pin, PAGE, 4 * MIB);
+VARIANT(longterm_pin_2m, longterm_pin, pin, PMD, 4 * MIB);
+VARIANT(demotion, demotion, demote, PAGE, 8 * MIB);
+VARIANT(damon, damon, damon, PAGE, 4 * MIB);
+
+FIXTURE_SETUP(caller)
+{
+	const char *why;
+
+	if (!nodes_find(self->nodes))
+		SKIP(return, "one node with memory only");
+	why = offload_use("dcbm");
+	if (why)
+		SKIP(return, "%s", why);
+	/* Most of them hand over few pages at a time */
+	offload_set("min_bytes", "%lu", PAGE);
+}
+
+FIXTURE_TEARDOWN_PARENT(caller)
+{
+	cgroup_leave();
+	if (!access(OFFLOAD_DIR, F_OK))
+		offload_reset();
+}
+
+/* Pages that are not where they were */
+static size_t moved_pages(struct region *r, const uint64_t *frames)
+{
+	size_t moved = 0;
+
+	for (size_t i = 0; i < r->size / PAGE; i++)
+		moved += page_frame(r->addr + i * PAGE) != frames[i];
+	return moved;
+}
+
+static const char *provoke(struct __test_metadata *_metadata,
+			   FIXTURE_DATA(caller) *self,
+			   const FIXTURE_VARIANT(caller) *variant,
+			   struct offload_stats *grew)
+{
+	uint64_t *frames = calloc(variant->size / PAGE, sizeof(*frames));
+	struct region *r = &self->region;
+	struct offload_stats before;
+	const char *why;
+
+	why = region_create(r, ANON, variant->folio, variant->size,
+			    self->nodes[0]);
+	if (why)
+		return why;
+	for (size_t i = 0; i < r->size / PAGE; i++)
+		frames[i] = page_frame(r->addr + i * PAGE);
+	before = offload_stats(NULL);
+	why = variant->provoke(r, self->nodes);
+	*grew = offload_stats(&before);
+	EXPECT_EQ(0, region_wrong_words(r));
+	if (!why && !moved_pages(r, frames))
+		why = "the kernel moved nothing, with or without an engine";
+	region_destroy(r);
+	free(frames);
+	return why;
+}
+
+TEST_F_TIMEOUT(caller, uses_the_engine_only_if_its_reason_is_allowed, 120)
+{
+	struct offload_stats grew;
+	const char *why;
+
+	/* A reason that nobody has just now */
+	offload_set("reasons", "mempolicy_mbind");
+	why = provoke(_metadata, self, variant, &grew);
+	if (why)
+		SKIP(return, "%s", why);
+	EXPECT_EQ(0, grew.calls);
+
+	offload_set("reasons", "%s", variant->reason);
+	EXPECT_EQ(NULL, provoke(_metadata, self, variant, &grew));
+	EXPECT_LT(0, grew.calls);
+	EXPECT_LT(0, grew.bytes);
+	EXPECT_EQ(0, grew.fallback_error);
+}
+
+TEST_HARNESS_MAIN

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * A control group (version 2) for this process and its children.
+ */
+#ifndef MIGRATE_OFFLOAD_CGROUP_H
+#define MIGRATE_OFFLOAD_CGROUP_H
+
+/* Make the group and enter it. NULL, or the unmet need. */
+const char *cgroup_enter(const char *controller);
+/* Leave the group and remove it, if it is empty and there is one */
+void cgroup_leave(void);
+
+int cgroup_write(const char *file, const char *value);
+long cgroup_read(const char *file);
+/* Bytes on a node, of memory.numa_stat */
+long cgroup_node_bytes(const char *kind, int node);
+
+#endif /* MIGRATE_OFFLOAD_CGROUP_H */

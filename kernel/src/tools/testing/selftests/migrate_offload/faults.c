@@ -1,0 +1,364 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Whatever a DMA engine does wrong, each byte is right, each page has moved,
+ * and the counters say what happened.
+ *
+ * Guards rule 2 (a copy completes exactly once, and no page that an engine may
+ * still write to is reused) and rule 3 (an error is never "copied", and the
+ * order of completions does not matter).
+ */
+#include "../kselftest_harness.h"
+
+#include <pthread.h>
+
+#include "offload.h"
+#include "region.h"
+
+#define SIZE		(4 * MIB)
+#define MOVES		4
+#define NEW_SEED	0x0102030405060708ULL
+#define CHANNELS	"/sys/kernel/debug/dcbm/channels"
+
+struct fault {
+	const char *name;
+	unsigned int every;
+};
+
+/* The sums of all channels of dcbm */
+struct channels {
+	long submitted;
+	long completed;
+	long errors;
+	long in_flight;
+	int live;
+	int failed;
+	int stuck;
+};
+
+static struct channels channels(void)
+{
+	long submitted, completed, errors, in_flight;
+	struct channels sum = {};
+	char state[16], line[256];
+	FILE *f;
+
+	if (access("/sys/kernel/debug/dcbm", F_OK))
+		run("mount -t debugfs debugfs /sys/kernel/debug");
+	f = fopen(CHANNELS, "r");
+	while (f && fgets(line, sizeof(line), f)) {
+		if (sscanf(line, "%*s %*s %*d %ld %ld %ld %ld %15s", &submitted,
+			   &completed, &errors, &in_flight, state) != 5)
+			continue;
+		sum.submitted += submitted;
+		sum.completed += completed;
+		sum.errors += errors;
+		sum.in_flight += in_flight;
+		sum.live += !strcmp(state, "live");
+		sum.failed += !strcmp(state, "failed");
+		sum.stuck += !strcmp(state, "stuck");
+	}
+	if (f)
+		fclose(f);
+	return sum;
+}
+
+static long injected(const char *fault)
+{
+	char name[64];
+
+	snprintf(name, sizeof(name), "%s_injected", fault);
+	return softdma_get(name);
+}
+
+static void inject(const char *fault, unsigned int every)
+{
+	char name[64];
+
+	snprintf(name, sizeof(name), "%s_every", fault);
+	softdma_set(name, every);
+}
+
+static const char *set_up(struct region *r, int nodes[2], size_t folio,
+			  const char *dcbm_params)
+{
+	const char *why;
+
+	if (!nodes_find(nodes))
+		return "one node with memory only";
+	why = offload_use_dcbm("channels=4 ring=64", dcbm_params);
+	if (why)
+		return why;
+	offload_set("reasons", "syscall_or_cpuset");
+	/* Never more in flight than the channels take */
+	offload_set("window_pages", "%d", folio == PAGE ? 64 : 1024);
+	offload_set("chunk_pages", "32");
+	return region_create(r, ANON, folio, SIZE, nodes[0]);
+}
+
+static void tear_down(void)
+{
+	if (access(OFFLOAD_DIR, F_OK))
+		return;
+	offload_reset();
+	offload_unload();
+}
+
+/* --- faults that pass --- */
+
+FIXTURE(passing)
+{
+	int nodes[2];
+	struct region region;
+};
+
+FIXTURE_VARIANT(passing)
+{
+	size_t folio;
+	struct fault faults[5];
+	bool errors;		/* fallback_error grows */
+	bool busy;		/* fallback_busy grows */
+};
+
+#define VARIANTS(_name, _errors, _busy, ...)				\
+FIXTURE_VARIANT_ADD(passing, _name##_4k) {				\
+	.folio = PAGE, .errors = _errors, .busy = _busy,		\
+	.faults = { __VA_ARGS__ },					\
+};									\
+FIXTURE_VARIANT_ADD(passing, _name##_2m) {				\
+	.folio = PMD, .errors = _errors, .busy = _busy,			\
+	.faults = { __VA_ARGS__ },					\
+}
+
+VARIANTS(read_error, true, false, { "read_error", 3 });
+VARIANTS(write_error, true, false, { "write_error", 3 });
+VARIANTS(every_copy_fails, true, false, { "read_error", 1 });
+VARIANTS(late, false, false, { "late", 8 });
+VARIANTS(swap, false, false, { "swap", 2 });
+VARIANTS(prep_null, false, false, { "prep_null", 3 });
+VARIANTS(never_prepared, false, true, { "prep_null", 1 });
+VARIANTS(ring_full, false, false, { "ring_full", 5 });
+VARIANTS(all_at_once, true, false, { "read_error", 7 }, { "write_error", 5 },
+	 { "late", 11 }, { "swap", 2 }, { "prep_null", 13 });
+
+FIXTURE_SETUP(passing)
+{
+	const char *why = set_up(&self->region, self->nodes, variant->folio,
+				 "timeout_ms=60000 max_errors=1000000");
+
+	if (why)
+		SKIP(return, "%s", why);
+	softdma_set("late_ms", 20);
+	/* Copies queue up, so that they can be out of order */
+	softdma_set("latency_ns", 300000);
+}
+
+FIXTURE_TEARDOWN_PARENT(passing)
+{
+	tear_down();
+}
+
+/* Each folio is counted once: copied by the engine, or why not */
+static void check_stats(struct __test_metadata *_metadata,
+			const FIXTURE_VARIANT(passing) *variant,
+			const struct offload_stats *grew)
+{
+	struct channels c = channels();
+	long folios = MOVES * SIZE / variant->folio;
+
+	EXPECT_EQ(folios, grew->folios + grew->fallback_error +
+		  grew->fallback_busy + grew->fallback_refs +
+		  grew->fallback_kind);
+	EXPECT_EQ(grew->bytes, grew->folios * (long)variant->folio);
+	EXPECT_EQ(variant->errors, grew->fallback_error > 0);
+	if (variant->busy) {
+		EXPECT_EQ(0, grew->folios);
+	}
+	EXPECT_EQ(0, grew->quarantined_bytes);
+	/* Each copy has ended exactly once */
+	EXPECT_EQ(c.submitted, c.completed + c.errors);
+	EXPECT_EQ(0, c.in_flight);
+	EXPECT_EQ(variant->errors, c.errors > 0);
+	/* A folio of one part fails as often as a part */
+	if (variant->folio == PAGE) {
+		EXPECT_EQ(c.errors, grew->fallback_error);
+	}
+	EXPECT_EQ(grew->fallback_error,
+		  file_read_long(OFFLOAD_DIR "/migrators/dcbm/errors"));
+}
+
+TEST_F_TIMEOUT(passing, every_byte_moves_and_every_folio_is_counted, 60)
+{
+	struct offload_stats before = offload_stats(NULL), grew;
+	const struct fault *f;
+
+	for (f = variant->faults; f->name; f++)
+		inject(f->name, f->every);
+	for (int i = 0; i < MOVES; i++) {
+		EXPECT_EQ(0, region_move(&self->region, MOVE_PAGES,
+					 self->nodes[i % 2],
+					 self->nodes[!(i % 2)]));
+		EXPECT_EQ(0, region_wrong_words(&self->region));
+	}
+	grew = offload_stats(&before);
+	for (f = variant->faults; f->name; f++) {
+		EXPECT_LT(0, injected(f->name)) {
+			TH_LOG("no %s was injected", f->name);
+		}
+	}
+	check_stats(_metadata, variant, &grew);
+}
+
+/* --- faults that last --- */
+
+FIXTURE(lasting)
+{
+	int nodes[2];
+	struct region region;
+};
+
+FIXTURE_VARIANT(lasting)
+{
+	size_t folio;
+};
+
+FIXTURE_VARIANT_ADD(lasting, of_4k) { .folio = PAGE };
+FIXTURE_VARIANT_ADD(lasting, of_2m) { .folio = PMD };
+
+FIXTURE_SETUP(lasting)
+{
+	const char *why = set_up(&self->region, self->nodes, variant->folio,
+				 "timeout_ms=500 max_errors=3");
+
+	if (why)
+		SKIP(return, "%s", why);
+}
+
+FIXTURE_TEARDOWN_PARENT(lasting)
+{
+	tear_down();
+}
+
+static void move(struct __test_metadata *_metadata,
+		 FIXTURE_DATA(lasting) *self, int to)
+{
+	EXPECT_EQ(0, region_move(&self->region, MOVE_PAGES, self->nodes[!to],
+				 self->nodes[to]));
+	EXPECT_EQ(0, region_wrong_words(&self->region));
+}
+
+TEST_F_TIMEOUT(lasting, channel_that_errs_again_and_again_is_retired, 60)
+{
+	struct offload_stats before = offload_stats(NULL), grew;
+
+	inject("read_error", 1);
+	for (int i = 0; i < MOVES; i++)
+		move(_metadata, self, !(i % 2));
+	EXPECT_EQ(4, channels().failed);
+	/* It is not used any more, and would be of use no more */
+	inject("read_error", 0);
+	before = offload_stats(NULL);
+	move(_metadata, self, 1);
+	grew = offload_stats(&before);
+	EXPECT_EQ(0, grew.folios);
+	EXPECT_EQ(0, grew.fallback_error);
+	EXPECT_EQ((long)(SIZE / variant->folio), grew.fallback_busy);
+}
+
+TEST_F_TIMEOUT(lasting, stall_that_ends_in_time_costs_nothing, 60)
+{
+	struct offload_stats before = offload_stats(NULL), grew;
+
+	inject("stall", 3);
+	run("(sleep 0.1; echo 0 >%s/stall_every; echo 1 >%s/stall_release) &",
+	    SOFTDMA_DIR, SOFTDMA_DIR);
+	move(_metadata, self, 1);
+	grew = offload_stats(&before);
+	EXPECT_LT(0, injected("stall"));
+	EXPECT_EQ(0, grew.quarantined_bytes);
+	EXPECT_EQ((long)(SIZE / variant->folio), grew.folios);
+	EXPECT_EQ(4, channels().live);
+}
+
+/*
+ * Copies that are lost leave their folios where they were; Linux then moves
+ * them. If their destinations were free, it would take those, and the bytes
+ * that the engine writes at last would be in the region or in the bait.
+ */
+TEST_F_TIMEOUT(lasting, stuck_engine_writes_to_no_page_that_is_in_use, 60)
+{
+	struct offload_stats before = offload_stats(NULL), grew;
+	struct region bait;
+
+	inject("stall", 2);
+	move(_metadata, self, 1);
+	grew = offload_stats(&before);
+	EXPECT_LE((long)variant->folio, grew.quarantined_bytes);
+	EXPECT_LT(0, channels().stuck);
+	EXPECT_LT(0, channels().in_flight);
+
+	/* The engine still has the old bytes in mind */
+	region_fill(&self->region, NEW_SEED);
+	EXPECT_EQ(NULL, region_create(&bait, ANON, 0, 2 * SIZE,
+				      self->nodes[1]));
+	/* Until the engine lets go its driver must stay */
+	offload_set("active", "none");
+	EXPECT_EQ(-EWOULDBLOCK, module_unload("dcbm", 0));
+	offload_set("active", "dcbm");
+	move(_metadata, self, 0);
+
+	inject("stall", 0);
+	softdma_set("stall_release", 1);
+	offload_set("active", "none");
+	EXPECT_EQ(0, module_unload("dcbm", 10000));
+	EXPECT_EQ(0, module_unload("softdma", 0));
+	EXPECT_EQ(0, region_wrong_words(&self->region));
+	EXPECT_EQ(0, region_wrong_words(&bait));
+}
+
+/* --- busy CPUs --- */
+
+static volatile bool spin_stop;
+
+static void *spin(void *arg)
+{
+	while (!spin_stop)
+		;
+	return arg;
+}
+
+#define MTCOPY_DIR	"/sys/module/mtcopy/parameters"
+
+/* Not a fault of DMA, but the one that threads have */
+TEST(mtcopy_on_busy_cpus_copies_in_the_caller)
+{
+	int nodes[2], cpus = sysconf(_SC_NPROCESSORS_ONLN);
+	long caller, helper;
+	pthread_t threads[64];
+	const char *why;
+	struct region r;
+
+	why = nodes_find(nodes) ? offload_use("mtcopy") : "one node only";
+	if (!why)
+		why = region_create(&r, ANON, PMD, SIZE, nodes[0]);
+	if (why)
+		SKIP(return, "%s", why);
+	for (int i = 0; i < cpus && i < 64; i++)
+		ASSERT_EQ(0, pthread_create(&threads[i], NULL, spin, NULL));
+	usleep(100000);
+
+	caller = file_read_long(MTCOPY_DIR "/caller_bytes");
+	helper = file_read_long(MTCOPY_DIR "/helper_bytes");
+	for (int i = 0; i < MOVES; i++)
+		EXPECT_EQ(0, region_move(&r, MOVE_PAGES, nodes[i % 2],
+					 nodes[!(i % 2)]));
+	caller = file_read_long(MTCOPY_DIR "/caller_bytes") - caller;
+	helper = file_read_long(MTCOPY_DIR "/helper_bytes") - helper;
+	spin_stop = true;
+	EXPECT_EQ(0, region_wrong_words(&r));
+	EXPECT_LE((long)(MOVES * SIZE), caller + helper);
+	/* The scheduler may have found a CPU idle for a moment */
+	EXPECT_LT(helper, caller);
+	offload_reset();
+}
+
+TEST_HARNESS_MAIN

@@ -1,0 +1,309 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Memory is charged to the right group and node after it has moved, and none
+ * is lost: not by faults, not for want of memory, not by SIGKILL.
+ *
+ * Guards rule 2 (no page is forgotten) and the invariant that a folio is on one
+ * list, with the references that it ought to have, whatever becomes of its copy.
+ */
+#include "../kselftest_harness.h"
+
+#include <sys/mman.h>
+
+#include "cgroup.h"
+#include "offload.h"
+#include "region.h"
+#include "storm.h"
+
+#define SIZE		(16 * MIB)
+#define NR_KILLS	10
+/* Counters per CPU, page tables, and whatever else the kernel is up to */
+#define NOISE		((long)(4 * MIB))
+
+static void reset(void)
+{
+	cgroup_leave();
+	if (access(OFFLOAD_DIR, F_OK))
+		return;
+	offload_reset();
+	offload_unload();
+}
+
+/* --- charges --- */
+
+FIXTURE(charge)
+{
+	int nodes[2];
+	struct region region;
+};
+
+FIXTURE_VARIANT(charge)
+{
+	const char *engine;
+	enum backing backing;
+	const char *kind;	/* in memory.numa_stat */
+	size_t folio;
+};
+
+#define VARIANT(_engine, _name, _backing, _kind, _folio)		\
+FIXTURE_VARIANT_ADD(charge, _engine##_##_name) {			\
+	.engine = #_engine, .backing = _backing, .kind = _kind,		\
+	.folio = _folio,						\
+}
+
+#define VARIANTS(engine)						\
+	VARIANT(engine, anon_4k, ANON, "anon", PAGE);			\
+	VARIANT(engine, anon_2m, ANON, "anon", PMD);			\
+	VARIANT(engine, memfd_4k, MEMFD, "shmem", PAGE)
+
+VARIANTS(cpu);
+VARIANTS(mtcopy);
+VARIANTS(dcbm);
+
+FIXTURE_SETUP(charge)
+{
+	const char *why = "one node with memory only";
+
+	if (nodes_find(self->nodes))
+		why = offload_use(variant->engine);
+	if (!why)
+		why = cgroup_enter("memory");
+	if (!why)
+		why = region_create(&self->region, variant->backing,
+				    variant->folio, SIZE, self->nodes[0]);
+	if (why)
+		SKIP(return, "%s", why);
+}
+
+FIXTURE_TEARDOWN_PARENT(charge)
+{
+	reset();
+}
+
+/* Statistics of a group may be two seconds old */
+static bool becomes(const char *kind, int node, long bytes)
+{
+	long now;
+
+	for (int ms = 0; ms < 4000; ms += 50) {
+		now = cgroup_node_bytes(kind, node);
+		if (now >= bytes - NOISE && now <= bytes + NOISE)
+			return true;
+		usleep(50000);
+	}
+	return false;
+}
+
+TEST_F_TIMEOUT(charge, moves_with_the_memory, 60)
+{
+	long charged = cgroup_read("memory.current");
+
+	EXPECT_LE((long)SIZE, charged);
+	EXPECT_TRUE(becomes(variant->kind, self->nodes[0], SIZE));
+	for (int i = 0; i < 3; i++) {
+		EXPECT_EQ(0, region_move(&self->region, MOVE_PAGES,
+					 self->nodes[i % 2],
+					 self->nodes[!(i % 2)]));
+	}
+	EXPECT_TRUE(becomes(variant->kind, self->nodes[0], 0));
+	EXPECT_TRUE(becomes(variant->kind, self->nodes[1], SIZE));
+	EXPECT_GT(NOISE, labs(cgroup_read("memory.current") - charged));
+	EXPECT_EQ(0, region_wrong_words(&self->region));
+	region_destroy(&self->region);
+	EXPECT_GT(charged - (long)SIZE + NOISE, cgroup_read("memory.current"));
+}
+
+/* --- losses --- */
+
+/* The sum of all numbers that follow a word in a file */
+static long sum_after(const char *path, const char *word)
+{
+	char line[256], name[64];
+	FILE *f = fopen(path, "r");
+	long sum = 0, value;
+
+	while (f && fgets(line, sizeof(line), f))
+		if (sscanf(line, "%63s %ld", name, &value) == 2 &&
+		    !strcmp(name, word))
+			sum += value;
+	if (f)
+		fclose(f);
+	return sum;
+}
+
+/* Bytes that are free, in the CPUs' own lists or elsewhere */
+static long free_bytes(void)
+{
+	file_write("/proc/sys/vm/drop_caches", "3");
+	return sum_after("/proc/meminfo", "MemFree:") * (long)KIB +
+	       sum_after("/proc/zoneinfo", "count:") * (long)PAGE;
+}
+
+static long isolated_pages(void)
+{
+	file_write("/proc/sys/vm/stat_refresh", "1");
+	return sum_after("/proc/vmstat", "nr_isolated_anon") +
+	       sum_after("/proc/vmstat", "nr_isolated_file");
+}
+
+/* The kernel frees some of it in the background */
+static long lost_bytes(long free_before)
+{
+	long lost = 0;
+
+	for (int ms = 0; ms < 5000; ms += 100) {
+		lost = free_before - free_bytes();
+		if (lost < NOISE)
+			break;
+		usleep(100000);
+	}
+	return lost;
+}
+
+FIXTURE(loss)
+{
+	int nodes[2];
+	long free;
+};
+
+FIXTURE_VARIANT(loss)
+{
+	const char *engine;
+	size_t folio;
+};
+
+#define LOSS_VARIANTS(_engine)						\
+FIXTURE_VARIANT_ADD(loss, _engine##_4k) {				\
+	.engine = #_engine, .folio = PAGE,				\
+};									\
+FIXTURE_VARIANT_ADD(loss, _engine##_2m) {				\
+	.engine = #_engine, .folio = PMD,				\
+}
+
+LOSS_VARIANTS(mtcopy);
+LOSS_VARIANTS(dcbm);
+
+FIXTURE_SETUP(loss)
+{
+	const char *why = "one node with memory only";
+
+	if (nodes_find(self->nodes))
+		why = strcmp(variant->engine, "dcbm") ?
+		      offload_use(variant->engine) :
+		      offload_use_dcbm("", "max_errors=1000000 timeout_ms=60000");
+	if (why)
+		SKIP(return, "%s", why);
+	if (!strcmp(variant->engine, "dcbm")) {
+		softdma_set("read_error_every", 3);
+		softdma_set("prep_null_every", 5);
+		softdma_set("swap_every", 2);
+		softdma_set("late_every", 50);
+		softdma_set("late_ms", 5);
+	}
+	self->free = free_bytes();
+}
+
+FIXTURE_TEARDOWN_PARENT(loss)
+{
+	reset();
+}
+
+TEST_F_TIMEOUT(loss, none_by_migrations_and_faults, 60)
+{
+	struct region r;
+
+	for (int i = 0; i < 4; i++) {
+		ASSERT_EQ(NULL, region_create(&r, ANON, variant->folio, SIZE,
+					      self->nodes[0]));
+		for (int j = 0; j < 4; j++)
+			region_move(&r, MOVE_PAGES, self->nodes[j % 2],
+				    self->nodes[!(j % 2)]);
+		EXPECT_EQ(0, region_wrong_words(&r));
+		region_destroy(&r);
+	}
+	EXPECT_GT(NOISE, lost_bytes(self->free));
+	EXPECT_EQ(0, isolated_pages());
+}
+
+TEST_F_TIMEOUT(loss, none_by_kill_during_migration, 60)
+{
+	struct storm_move move = {
+		.folio = variant->folio, .size = SIZE / 2,
+	};
+	struct storm *s;
+
+	memcpy(move.nodes, self->nodes, sizeof(move.nodes));
+	for (int i = 0; i < NR_KILLS; i++) {
+		s = storm_begin();
+		storm_add(s, storm_move, &move);
+		while (!s->processes[0].rounds)
+			usleep(1000);
+		usleep(rand() % 30000);
+		kill(s->processes[0].pid, SIGKILL);
+		/* One mistake: it has died */
+		EXPECT_EQ(1, storm_end(s));
+	}
+	EXPECT_GT(NOISE, lost_bytes(self->free));
+	EXPECT_EQ(0, isolated_pages());
+}
+
+/* --- want of memory --- */
+
+static long node_free(int node)
+{
+	char path[64], line[128];
+	long kib = 0;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/sys/devices/system/node/node%d/meminfo",
+		 node);
+	f = fopen(path, "r");
+	while (f && fgets(line, sizeof(line), f))
+		if (sscanf(line, "Node %*d MemFree: %ld", &kib) == 1)
+			break;
+	if (f)
+		fclose(f);
+	return kib * (long)KIB;
+}
+
+/* Leave less free than is about to come */
+static char *fill_node(int node, size_t *size)
+{
+	char *addr;
+
+	*size = node_free(node) - (long)SIZE;
+	addr = mmap(NULL, *size, PROT_READ | PROT_WRITE,
+		    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (addr == MAP_FAILED)
+		return NULL;
+	madvise(addr, *size, MADV_HUGEPAGE);
+	node_alloc_on(node);
+	madvise(addr, *size, MADV_POPULATE_WRITE);
+	node_alloc_on(-1);
+	return addr;
+}
+
+TEST_F_TIMEOUT(loss, none_on_a_node_that_is_full, 60)
+{
+	struct region r;
+	size_t size;
+	char *filler;
+
+	ASSERT_EQ(NULL, region_create(&r, ANON, variant->folio, 4 * SIZE,
+				      self->nodes[0]));
+	filler = fill_node(self->nodes[1], &size);
+	ASSERT_NE(NULL, filler);
+	/* It cannot all go there; where it stays it is whole */
+	region_move(&r, MOVE_PAGES, self->nodes[0], self->nodes[1]);
+	EXPECT_LT(0, region_pages_off(&r, self->nodes[1]));
+	EXPECT_EQ(0, region_wrong_words(&r));
+	EXPECT_EQ(0, isolated_pages());
+	munmap(filler, size);
+	EXPECT_EQ(0, region_move(&r, MOVE_PAGES, self->nodes[0],
+				 self->nodes[1]));
+	EXPECT_EQ(0, region_wrong_words(&r));
+	region_destroy(&r);
+	EXPECT_GT(NOISE, lost_bytes(self->free));
+}
+
+TEST_HARNESS_MAIN

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * A poisoned page fails alone: the kernel survives, nobody is given its bytes,
+ * and all other pages move and are right.
+ *
+ * Guards rule 4. The poison is simulated, so the CPU can still read it; softdma
+ * refuses to, as hardware would.
+ */
+#include "../kselftest_harness.h"
+
+#include <pthread.h>
+#include <sys/mman.h>
+
+#include "offload.h"
+#include "region.h"
+
+#define SIZE		(2 * MIB)
+#define NR_POISONED	8
+#define HWPOISON_DIR	"/sys/kernel/debug/hwpoison"
+
+FIXTURE(poison)
+{
+	int nodes[2];
+	struct region region;
+};
+
+FIXTURE_VARIANT(poison)
+{
+	const char *engine;
+	size_t folio;
+};
+
+#define VARIANTS(_engine)						\
+FIXTURE_VARIANT_ADD(poison, _engine##_4k) {				\
+	.engine = #_engine, .folio = PAGE,				\
+};									\
+FIXTURE_VARIANT_ADD(poison, _engine##_2m) {				\
+	.engine = #_engine, .folio = PMD,				\
+}
+
+VARIANTS(cpu);
+VARIANTS(mtcopy);
+VARIANTS(dcbm);
+
+FIXTURE_SETUP(poison)
+{
+	const char *why;
+
+	if (!nodes_find(self->nodes))
+		SKIP(return, "one node with memory only");
+	why = offload_use(variant->engine);
+	if (!why && module_load("hwpoison_inject", "") == -ENOENT)
+		why = "no module hwpoison-inject";
+	if (!why)
+		why = region_create(&self->region, ANON, variant->folio, SIZE,
+				    self->nodes[0]);
+	if (why)
+		SKIP(return, "%s", why);
+	if (access(HWPOISON_DIR, F_OK))
+		run("mount -t debugfs debugfs /sys/kernel/debug");
+	offload_set("reasons", "syscall_or_cpuset");
+}
+
+FIXTURE_TEARDOWN_PARENT(poison)
+{
+	if (access(OFFLOAD_DIR, F_OK))
+		return;
+	offload_reset();
+}
+
+/* Can the kernel read the page for us? */
+static bool readable(const char *page)
+{
+	int pipes[2];
+	ssize_t n;
+
+	if (pipe(pipes))
+		return false;
+	n = write(pipes[1], page, PAGE);
+	close(pipes[0]);
+	close(pipes[1]);
+	return n == PAGE;
+}
+
+/* What a program does that can make the contents once more */
+static void replace(struct region *r, size_t at)
+{
+	mmap(r->addr + at, PAGE, PROT_READ | PROT_WRITE,
+	     MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+	region_refill(r, at, PAGE);
+}
+
+static int frame_write(const char *name, uint64_t frame)
+{
+	char path[64], value[32];
+
+	snprintf(path, sizeof(path), HWPOISON_DIR "/%s", name);
+	snprintf(value, sizeof(value), "%llu", (unsigned long long)frame);
+	return file_write(path, value);
+}
+
+struct mover {
+	pthread_t thread;
+	struct region *region;
+	int *nodes;
+	int moves;		/* 0: until stop is set */
+	volatile bool stop;
+};
+
+static void *mover(void *arg)
+{
+	struct mover *m = arg;
+
+	for (int i = 0; m->moves ? i < m->moves : !m->stop; i++)
+		pages_move(m->region->addr, m->region->size,
+			   m->nodes[!(i % 2)], OWN);
+	return NULL;
+}
+
+TEST_F_TIMEOUT(poison, pages_that_go_bad_in_a_storm_fail_alone, 60)
+{
+	struct region *r = &self->region;
+	struct mover m = { .region = r, .nodes = self->nodes };
+	size_t at;
+
+	ASSERT_EQ(0, pthread_create(&m.thread, NULL, mover, &m));
+	for (int i = 0; i < NR_POISONED; i++) {
+		at = i * SIZE / NR_POISONED;
+		usleep(50000);
+		/* Busy: it is locked, or has just moved away */
+		while (madvise(r->addr + at, PAGE, MADV_HWPOISON) &&
+		       errno == EBUSY)
+			;
+	}
+	usleep(50000);
+	m.stop = true;
+	pthread_join(m.thread, NULL);
+
+	for (int i = 0; i < NR_POISONED; i++) {
+		at = i * SIZE / NR_POISONED;
+		EXPECT_FALSE(readable(r->addr + at)) {
+			TH_LOG("page %d can be read", i);
+		}
+		replace(r, at);
+	}
+	EXPECT_EQ(0, region_wrong_words(r));
+}
+
+/*
+ * The poison comes while the page is with the engine, which is slow: it is
+ * marked at once, and then the handler waits for the folio's lock.
+ */
+TEST_F_TIMEOUT(poison, page_that_goes_bad_during_its_copy_fails_alone, 60)
+{
+	struct region *r = &self->region;
+	struct mover m = { .region = r, .nodes = self->nodes, .moves = 1 };
+	struct offload_stats before = offload_stats(NULL);
+	uint64_t frame = page_frame(r->addr);
+	int ms;
+
+	if (strcmp(variant->engine, "dcbm"))
+		SKIP(return, "cannot be made slow");
+	softdma_set("late_ms", 500);
+	softdma_set("late_every", 1);
+	offload_set("window_pages", "4");
+	ASSERT_EQ(0, pthread_create(&m.thread, NULL, mover, &m));
+	for (ms = 0; page_frame(r->addr) && ms < 5000; ms++)
+		usleep(1000);
+	/* One is enough: the rest shall not be late */
+	softdma_set("late_every", 0);
+	frame_write("corrupt-pfn", frame);
+	pthread_join(m.thread, NULL);
+
+	EXPECT_LT(0, offload_stats(&before).fallback_error);
+	EXPECT_FALSE(readable(r->addr));
+	replace(r, 0);
+	EXPECT_EQ(0, region_wrong_words(r));
+	/* The other pages are not stuck with it */
+	pages_move(r->addr, r->size, self->nodes[1], OWN);
+	EXPECT_EQ(0, region_pages_off(r, self->nodes[1]));
+	EXPECT_EQ(0, region_wrong_words(r));
+	frame_write("unpoison-pfn", frame);
+}
+
+TEST_HARNESS_MAIN

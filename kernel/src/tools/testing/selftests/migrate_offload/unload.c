@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Engines come and go, and settings change, while several processes migrate:
+ * no byte is lost, nobody gets stuck, and an engine in use cannot be unloaded.
+ *
+ * Guards rule 2 (nothing that was submitted is forgotten: unregistering waits
+ * for what is in flight) and rule 7 (the window is bounded, whatever is set).
+ */
+#include "../kselftest_harness.h"
+
+#include "offload.h"
+#include "region.h"
+#include "storm.h"
+
+#define NR_MOVERS	3
+#define ROUNDS		3
+#define SECONDS		10
+
+static struct storm_move moves[NR_MOVERS] = {
+	{ .folio = PAGE, .size = 1 * MIB },
+	{ .folio = 64 * KIB, .size = 1 * MIB },
+	{ .folio = PMD, .size = 4 * MIB },
+};
+
+static const char * const engines[] = { "dcbm", "mtcopy", "cpu" };
+
+FIXTURE(storm)
+{
+	struct storm *storm;
+	int nodes[2];
+};
+
+FIXTURE_SETUP(storm)
+{
+	const char *why = NULL;
+
+	if (!nodes_find(self->nodes))
+		SKIP(return, "one node with memory only");
+	for (size_t i = 0; i < ARRAY_SIZE(engines) && !why; i++)
+		why = offload_use(engines[i]);
+	if (why)
+		SKIP(return, "%s", why);
+	self->storm = storm_begin();
+	for (int i = 0; i < NR_MOVERS; i++) {
+		memcpy(moves[i].nodes, self->nodes, sizeof(self->nodes));
+		storm_add(self->storm, storm_move, &moves[i]);
+	}
+}
+
+FIXTURE_TEARDOWN_PARENT(storm)
+{
+	if (access(OFFLOAD_DIR, F_OK))
+		return;
+	offload_reset();
+	offload_unload();
+}
+
+/* The engine copies something within a few seconds */
+static bool is_used(const char *engine)
+{
+	char path[128];
+	long bytes;
+
+	snprintf(path, sizeof(path), OFFLOAD_DIR "/migrators/%s/bytes", engine);
+	bytes = file_read_long(path);
+	for (int ms = 0; ms < 10000; ms += 10) {
+		if (file_read_long(path) > bytes)
+			return true;
+		usleep(10000);
+	}
+	return false;
+}
+
+TEST_F_TIMEOUT(storm, every_engine_comes_is_used_and_goes, 120)
+{
+	for (size_t i = 0; i < ROUNDS * ARRAY_SIZE(engines); i++) {
+		const char *engine = engines[i % ARRAY_SIZE(engines)];
+
+		EXPECT_EQ(NULL, offload_use(engine));
+		EXPECT_TRUE(is_used(engine));
+		if (strcmp(engine, "cpu")) {
+			EXPECT_EQ(-EWOULDBLOCK, module_unload(engine, 0));
+		}
+		/* Straight to the next one, or by way of none */
+		offload_set("active", i % 2 ? "none" : "cpu");
+		offload_unload();
+	}
+	EXPECT_EQ(0, storm_end(self->storm));
+}
+
+/* Others load and unload what is being chosen, and change the settings */
+
+static long load_and_unload(const void *module)
+{
+	module_load(module, "");
+	usleep(50000);
+	module_unload(module, 0);
+	return 0;
+}
+
+static long choose(const void *arg)
+{
+	static unsigned int i;
+
+	(void)arg;
+	/* It may have gone just now */
+	offload_try("active", engines[i++ % ARRAY_SIZE(engines)]);
+	usleep(20000);
+	return 0;
+}
+
+static long set(const void *arg)
+{
+	static unsigned int i;
+
+	(void)arg;
+	offload_set("chunk_pages", "0");
+	offload_set("window_pages", "%u", 1 << i % 10);
+	offload_set("chunk_pages", "%u", 1 << i % 4 % (i % 10 + 1));
+	offload_set("stripe_bytes", "%lu", PAGE << i % 8);
+	offload_set("min_bytes", "%lu", PAGE << i % 3);
+	offload_set("inaccessible_enabled", "%u", i % 2);
+	offload_set("reasons", i % 8 ? "all" : "none");
+	i++;
+	return 0;
+}
+
+TEST_F_TIMEOUT(storm, anybody_may_load_unload_choose_and_set_at_any_time, 120)
+{
+	struct offload_stats before = offload_stats(NULL);
+	struct storm *s = self->storm;
+
+	storm_add(s, load_and_unload, "mtcopy");
+	storm_add(s, load_and_unload, "dcbm");
+	storm_add(s, choose, NULL);
+	storm_add(s, set, NULL);
+	sleep(SECONDS);
+	for (int i = 0; i < s->nr; i++) {
+		EXPECT_LT(0, s->processes[i].rounds) {
+			TH_LOG("process %d got nothing done", i);
+		}
+	}
+	EXPECT_EQ(0, storm_end(s));
+	EXPECT_LT(0, offload_stats(&before).bytes);
+	EXPECT_EQ(0, offload_stats(&before).quarantined_bytes);
+}
+
+TEST_HARNESS_MAIN
