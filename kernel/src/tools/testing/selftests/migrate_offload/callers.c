@@ -11,6 +11,7 @@
 
 #include <dirent.h>
 #include <linux/io_uring.h>
+#include <linux/mman.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>

@@ -99,7 +99,7 @@ static int frame_write(const char *name, uint64_t frame)
 	return file_write(path, value);
 }
 
-struct mover {
+struct task {
 	pthread_t thread;
 	struct region *region;
 	int *nodes;
@@ -109,7 +109,7 @@ struct mover {
 
 static void *mover(void *arg)
 {
-	struct mover *m = arg;
+	struct task *m = arg;
 
 	for (int i = 0; m->moves ? i < m->moves : !m->stop; i++)
 		pages_move(m->region->addr, m->region->size,
@@ -120,7 +120,7 @@ static void *mover(void *arg)
 TEST_F_TIMEOUT(poison, pages_that_go_bad_in_a_storm_fail_alone, 60)
 {
 	struct region *r = &self->region;
-	struct mover m = { .region = r, .nodes = self->nodes };
+	struct task m = { .region = r, .nodes = self->nodes };
 	size_t at;
 
 	ASSERT_EQ(0, pthread_create(&m.thread, NULL, mover, &m));
@@ -153,7 +153,7 @@ TEST_F_TIMEOUT(poison, pages_that_go_bad_in_a_storm_fail_alone, 60)
 TEST_F_TIMEOUT(poison, page_that_goes_bad_during_its_copy_fails_alone, 60)
 {
 	struct region *r = &self->region;
-	struct mover m = { .region = r, .nodes = self->nodes, .moves = 1 };
+	struct task m = { .region = r, .nodes = self->nodes, .moves = 1 };
 	struct offload_stats before = offload_stats(NULL);
 	uint64_t frame = page_frame(r->addr);
 	int ms;
