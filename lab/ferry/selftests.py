@@ -12,6 +12,12 @@ from ferry.kbuild import Kernel
 from ferry.machine import Machine
 
 MODULES = ("softdma", "dcbm", "mtcopy")
+# What each machine is for. "callers" needs memory of several kinds; it skips what a machine has not.
+PROGRAMS = {
+    "smp": ("sysfs", "data", "concurrent", "extra_refs", "faults", "unload", "poison", "memory"),
+    "movable": ("callers",),
+    "cxl": ("callers",),
+}
 KUNIT = "/sys/kernel/debug/kunit"
 TEST_S = 400
 _SHOW = "sed 's/^/| /' >&3"

@@ -31,8 +31,9 @@ FIXTURE(caller)
 FIXTURE_VARIANT(caller)
 {
 	const char *reason;
-	/* Make the kernel move memory off node 0 of @nodes; NULL or why not */
+	/* Make the kernel move memory from nodes[0]; NULL or why it cannot */
 	const char *(*provoke)(struct region *r, const int *nodes);
+	int from;		/* which of the two nodes is nodes[0] */
 	size_t folio;
 	size_t size;
 };
@@ -91,24 +92,29 @@ static const char *unplug(struct region *r, const int *nodes)
 	return "no memory block can be put offline";
 }
 
-/* A gigantic page is made of whatever memory can be made free */
+#define CMA		"/sys/kernel/debug/cma/reserved"
+#define CMA_PAGES	"16384"
+
+/* Take contiguous memory bit by bit, until it is our turn */
 static const char *contig(struct region *r, const int *nodes)
 {
-	char path[128];
-	long nr;
+	uint64_t frame = page_frame(r->addr);
+	bool moved = false;
+	int taken = 0;
 
-	(void)r;
-	snprintf(path, sizeof(path),
-		 "/sys/devices/system/node/node%d/hugepages/hugepages-1048576kB/nr_hugepages",
-		 nodes[0]);
-	if (file_write(path, "1"))
-		return "no pages of 1 GiB";
-	nr = file_read_long(path);
-	file_write(path, "0");
-	return nr ? NULL : "no page of 1 GiB could be had";
+	(void)nodes;
+	if (access(CMA, F_OK))
+		return "no " CMA ": boot with cma=1G and CONFIG_CMA_DEBUGFS";
+	while (!moved && !file_write(CMA "/alloc", CMA_PAGES)) {
+		taken++;
+		moved = page_frame(r->addr) != frame;
+	}
+	while (taken--)
+		file_write(CMA "/free", CMA_PAGES);
+	return moved ? NULL : "the region is not in the contiguous area";
 }
 
-/* What is pinned for long must not stay in ZONE_MOVABLE */
+/* What is pinned for long must leave ZONE_MOVABLE */
 static const char *pin(struct region *r, const int *nodes)
 {
 	struct iovec iov = { r->addr, r->size };
@@ -264,24 +270,25 @@ static const char *damon(struct region *r, const int *nodes)
 	return moved ? NULL : "DAMON moved nothing";
 }
 
-#define VARIANT(_name, _reason, _provoke, _folio, _size)		\
+#define VARIANT(_name, _reason, _provoke, _from, _folio, _size)	\
 FIXTURE_VARIANT_ADD(caller, _name) {					\
-	.reason = #_reason, .provoke = _provoke,			\
+	.reason = #_reason, .provoke = _provoke, .from = _from,		\
 	.folio = _folio, .size = _size,					\
 }
 
-VARIANT(compaction, compaction, compact, PAGE, 16 * MIB);
-VARIANT(soft_offline, memory_failure, soft_offline, PAGE, 1 * MIB);
-VARIANT(hot_unplug_4k, memory_hotplug, unplug, PAGE, 8 * MIB);
-VARIANT(hot_unplug_2m, memory_hotplug, unplug, PMD, 8 * MIB);
-VARIANT(cpuset, syscall_or_cpuset, change_cpuset, PAGE, 4 * MIB);
-VARIANT(balancing_4k, numa_misplaced, balance, PAGE, 1 * MIB);
-VARIANT(balancing_2m, numa_misplaced, balance, PMD, 4 * MIB);
-VARIANT(contig_range, contig_range, contig, PAGE, 8 * MIB);
-VARIANT(longterm_pin_4k, longterm_pin, pin, PAGE, 4 * MIB);
-VARIANT(longterm_pin_2m, longterm_pin, pin, PMD, 4 * MIB);
-VARIANT(demotion, demotion, demote, PAGE, 8 * MIB);
-VARIANT(damon, damon, damon, PAGE, 4 * MIB);
+/* The last memory of a machine is the likeliest to be movable */
+VARIANT(compaction, compaction, compact, 0, PAGE, 16 * MIB);
+VARIANT(soft_offline, memory_failure, soft_offline, 0, PAGE, 1 * MIB);
+VARIANT(hot_unplug_4k, memory_hotplug, unplug, 1, PAGE, 8 * MIB);
+VARIANT(hot_unplug_2m, memory_hotplug, unplug, 1, PMD, 8 * MIB);
+VARIANT(cpuset, syscall_or_cpuset, change_cpuset, 0, PAGE, 4 * MIB);
+VARIANT(balancing_4k, numa_misplaced, balance, 0, PAGE, 1 * MIB);
+VARIANT(balancing_2m, numa_misplaced, balance, 0, PMD, 4 * MIB);
+VARIANT(contig_range, contig_range, contig, 0, PAGE, 8 * MIB);
+VARIANT(longterm_pin_4k, longterm_pin, pin, 1, PAGE, 4 * MIB);
+VARIANT(longterm_pin_2m, longterm_pin, pin, 1, PMD, 4 * MIB);
+VARIANT(demotion, demotion, demote, 0, PAGE, 8 * MIB);
+VARIANT(damon, damon, damon, 0, PAGE, 4 * MIB);
 
 FIXTURE_SETUP(caller)
 {
@@ -319,18 +326,20 @@ static const char *provoke(struct __test_metadata *_metadata,
 			   struct offload_stats *grew)
 {
 	uint64_t *frames = calloc(variant->size / PAGE, sizeof(*frames));
+	int nodes[2] = {
+		self->nodes[variant->from], self->nodes[!variant->from]
+	};
 	struct region *r = &self->region;
 	struct offload_stats before;
 	const char *why;
 
-	why = region_create(r, ANON, variant->folio, variant->size,
-			    self->nodes[0]);
+	why = region_create(r, ANON, variant->folio, variant->size, nodes[0]);
 	if (why)
 		return why;
 	for (size_t i = 0; i < r->size / PAGE; i++)
 		frames[i] = page_frame(r->addr + i * PAGE);
 	before = offload_stats(NULL);
-	why = variant->provoke(r, self->nodes);
+	why = variant->provoke(r, nodes);
 	*grew = offload_stats(&before);
 	EXPECT_EQ(0, region_wrong_words(r));
 	if (!why && !moved_pages(r, frames))

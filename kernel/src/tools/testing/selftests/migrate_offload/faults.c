@@ -114,7 +114,7 @@ FIXTURE(passing)
 FIXTURE_VARIANT(passing)
 {
 	size_t folio;
-	struct fault faults[5];
+	struct fault faults[6];	/* the last one has no name */
 	bool errors;		/* fallback_error grows */
 	bool busy;		/* fallback_busy grows */
 };

@@ -182,15 +182,17 @@ int module_unload(const char *name, unsigned int wait_ms)
 
 const char *offload_use(const char *engine)
 {
+	bool dcbm = !strcmp(engine, "dcbm");
 	static char why[128];
 
 	if (access(OFFLOAD_DIR, F_OK))
 		return "this kernel has no " OFFLOAD_DIR;
-	if (!strcmp(engine, "dcbm") && !module_loaded("softdma") &&
-	    module_load("softdma", ""))
+	/* Room for a window of small folios, however slow the machine is */
+	if (dcbm && !module_loaded("softdma") &&
+	    module_load("softdma", "ring=1024"))
 		return "no module softdma";
 	if (strcmp(engine, "cpu") && !module_loaded(engine) &&
-	    module_load(engine, "")) {
+	    module_load(engine, dcbm ? "queue_depth=1024" : "")) {
 		snprintf(why, sizeof(why), "no module %s", engine);
 		return why;
 	}

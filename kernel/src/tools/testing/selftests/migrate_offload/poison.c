@@ -9,6 +9,7 @@
 #include "../kselftest_harness.h"
 
 #include <pthread.h>
+#include <signal.h>
 #include <sys/mman.h>
 
 #include "offload.h"
@@ -68,6 +69,12 @@ FIXTURE_TEARDOWN_PARENT(poison)
 	offload_reset();
 }
 
+/* Who poisons his own page is told at once; nobody here reads such a page */
+static void ignore(int signal)
+{
+	(void)signal;
+}
+
 /* Can the kernel read the page for us? */
 static bool readable(const char *page)
 {
@@ -123,6 +130,7 @@ TEST_F_TIMEOUT(poison, pages_that_go_bad_in_a_storm_fail_alone, 60)
 	struct task m = { .region = r, .nodes = self->nodes };
 	size_t at;
 
+	signal(SIGBUS, ignore);
 	ASSERT_EQ(0, pthread_create(&m.thread, NULL, mover, &m));
 	for (int i = 0; i < NR_POISONED; i++) {
 		at = i * SIZE / NR_POISONED;
@@ -147,8 +155,9 @@ TEST_F_TIMEOUT(poison, pages_that_go_bad_in_a_storm_fail_alone, 60)
 }
 
 /*
- * The poison comes while the page is with the engine, which is slow: it is
- * marked at once, and then the handler waits for the folio's lock.
+ * The poison comes while the page is with the engine, which is slow. The page
+ * is marked at once, and the engine refuses to read it. Linux cannot take it
+ * away, as it is isolated, and may still let the CPU copy it.
  */
 TEST_F_TIMEOUT(poison, page_that_goes_bad_during_its_copy_fails_alone, 60)
 {
@@ -172,8 +181,8 @@ TEST_F_TIMEOUT(poison, page_that_goes_bad_during_its_copy_fails_alone, 60)
 	pthread_join(m.thread, NULL);
 
 	EXPECT_LT(0, offload_stats(&before).fallback_error);
-	EXPECT_FALSE(readable(r->addr));
-	replace(r, 0);
+	if (!readable(r->addr))
+		replace(r, 0);
 	EXPECT_EQ(0, region_wrong_words(r));
 	/* The other pages are not stuck with it */
 	pages_move(r->addr, r->size, self->nodes[1], OWN);

@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: GPL-2.0
+"""The kernel's own tests of Ferry: the kselftests on the ferry kernel, one boot per machine."""
+
+import functools
+import warnings
+
+import pytest
+
+from ferry import kbuild, ktap, machine, selftests
+
+pytestmark = pytest.mark.vm
+
+PLAN = [(name, program) for name, programs in selftests.PROGRAMS.items() for program in programs]
+
+
+@functools.cache
+def kselftests(name: str) -> dict[str, list[ktap.Case]]:
+    """The cases of all programs that are meant for this machine."""
+    kernel = kbuild.build("ferry")
+    programs = [p for p in selftests.build(kernel) if p.name in selftests.PROGRAMS[name]]
+    return selftests.run(kernel, machine.get(name), programs, kunit=False)
+
+
+@pytest.mark.parametrize(("name", "program"), PLAN)
+def test_kselftest(name: str, program: str) -> None:
+    """No case fails, and at least one is not skipped."""
+    cases = kselftests(name)[program]
+    if skipped := ktap.skipped(cases):
+        warnings.warn(f"{program} on {name} skips {'; '.join(skipped)}", stacklevel=1)
+    assert not ktap.failed(cases)
+    assert any(case.outcome == "ok" for case in cases)
+
+
+def test_every_kselftest_has_a_machine() -> None:
+    """A program that is built is also run."""
+    built = {p.name for p in selftests.build(kbuild.build("ferry"))}
+    assert built == {program for _, program in PLAN}
