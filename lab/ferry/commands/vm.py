@@ -33,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def add_machine_arguments(parser: argparse.ArgumentParser) -> None:
     """--machine, --cpus, --kvm."""
-    parser.add_argument("--machine", default="smp", metavar="NAME", help="smp (default), icount, cxl, movable")
+    parser.add_argument("--machine", default="smp", metavar="NAME", help="smp, icount, cxl, movable")
     parser.add_argument("--cpus", type=int, metavar="N", help="default: what the machine has")
     parser.add_argument("--kvm", action="store_true", help="use /dev/kvm; default: emulate (TCG)")
 

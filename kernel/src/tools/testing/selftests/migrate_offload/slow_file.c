@@ -62,7 +62,10 @@ static void reply_attr(struct slow_file *f, uint64_t unique)
 
 static void serve_request(struct slow_file *f, const struct fuse_in_header *in)
 {
-	struct fuse_open_out open = { .open_flags = FOPEN_DIRECT_IO };
+	/* At exit there is nobody left to answer a flush */
+	struct fuse_open_out open = {
+		.open_flags = FOPEN_DIRECT_IO | FOPEN_NOFLUSH,
+	};
 
 	switch (in->opcode) {
 	case FUSE_INIT:
