@@ -103,8 +103,8 @@ MACHINES = {
         Machine("smp"),
         Machine("icount", cpus=1, cpu_nodes=1, icount=True),
         Machine("cxl", cpu_nodes=1, slow_nodes=True),
-        # Half of node 1 can be unplugged, half of node 0 can be had in one piece.
-        Machine("movable", kernel_args=("movablecore=1G", "cma=1G")),
+        # Half of node 1 can be unplugged; most of node 0 can be had in one piece, so movable pages go there.
+        Machine("movable", kernel_args=("movablecore=1G", "cma=1280M@0-2G")),
     )
 }
 

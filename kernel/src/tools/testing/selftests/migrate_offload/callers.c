@@ -104,7 +104,7 @@ static const char *contig(struct region *r, const int *nodes)
 
 	(void)nodes;
 	if (access(CMA, F_OK))
-		return "no " CMA ": boot with cma=1G and CONFIG_CMA_DEBUGFS";
+		return "no " CMA ": boot with cma= and CONFIG_CMA_DEBUGFS";
 	while (!moved && !file_write(CMA "/alloc", CMA_PAGES)) {
 		taken++;
 		moved = page_frame(r->addr) != frame;
