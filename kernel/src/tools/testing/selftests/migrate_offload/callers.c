@@ -199,9 +199,7 @@ static const char *demote(struct region *r, const int *nodes)
 	if (why)
 		return why;
 	/* What was charged before does not count */
-	for (size_t at = 0; at < r->size; at += PAGE) {
-		madvise(r->addr + at, PAGE, MADV_DONTNEED);
-	}
+	madvise(r->addr, r->size, MADV_DONTNEED);
 	node_alloc_on(nodes[0]);
 	region_refill(r, 0, r->size);
 	node_alloc_on(-1);
