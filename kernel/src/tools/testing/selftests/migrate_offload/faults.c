@@ -134,6 +134,8 @@ VARIANTS(write_error, true, false, { "write_error", 3 });
 VARIANTS(every_copy_fails, true, false, { "read_error", 1 });
 VARIANTS(late, false, false, { "late", 8 });
 VARIANTS(swap, false, false, { "swap", 2 });
+/* Who takes the order of completions for that of submissions blames others */
+VARIANTS(swap_and_error, true, false, { "swap", 2 }, { "read_error", 5 });
 VARIANTS(prep_null, false, false, { "prep_null", 3 });
 VARIANTS(never_prepared, false, true, { "prep_null", 1 });
 VARIANTS(ring_full, false, false, { "ring_full", 5 });
@@ -303,12 +305,9 @@ TEST_F_TIMEOUT(lasting, stuck_engine_writes_to_no_page_that_is_in_use, 60)
 	/* Until the engine lets go its driver must stay */
 	offload_set("active", "none");
 	EXPECT_EQ(-EWOULDBLOCK, module_unload("dcbm", 0));
-	offload_set("active", "dcbm");
-	move(_metadata, self, 0);
 
 	inject("stall", 0);
 	softdma_set("stall_release", 1);
-	offload_set("active", "none");
 	EXPECT_EQ(0, module_unload("dcbm", 10000));
 	EXPECT_EQ(0, module_unload("softdma", 0));
 	EXPECT_EQ(0, region_wrong_words(&self->region));
