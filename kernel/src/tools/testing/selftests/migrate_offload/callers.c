@@ -15,6 +15,7 @@
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
+#include <time.h>
 
 #include "cgroup.h"
 #include "offload.h"
@@ -73,11 +74,18 @@ static const char *soft_offline(struct region *r, const int *nodes)
 
 #define BLOCKS	"/sys/devices/system/memory"
 
-/* Elsewhere than in ZONE_MOVABLE the kernel would only complain */
-static bool block_offline(const char *block)
+/*
+ * Elsewhere than in ZONE_MOVABLE the kernel would only complain, and so with
+ * the last block, where the boot has left something.
+ */
+static bool block_offline(size_t nr)
 {
-	char path[128], zone[64];
+	char path[128], block[96], zone[64];
 
+	snprintf(path, sizeof(path), BLOCKS "/memory%lu", nr + 1);
+	if (access(path, F_OK))
+		return false;
+	snprintf(block, sizeof(block), BLOCKS "/memory%lu", nr);
 	snprintf(path, sizeof(path), "%s/valid_zones", block);
 	if (file_read(path, zone, sizeof(zone)) || strcmp(zone, "Movable"))
 		return false;
@@ -91,29 +99,27 @@ static bool block_offline(const char *block)
 /* Take the first memory block that can be taken, of those with our pages */
 static const char *unplug(struct region *r, const int *nodes)
 {
-	char block[96], text[32];
+	char text[32];
 	size_t size;
 
 	(void)nodes;
 	if (file_read(BLOCKS "/block_size_bytes", text, sizeof(text)))
 		return "no memory hotplug";
 	size = strtoul(text, NULL, 16);
-	for (size_t at = 0; at < r->size; at += r->size / 8) {
-		snprintf(block, sizeof(block), BLOCKS "/memory%lu",
-			 page_frame(r->addr + at) * PAGE / size);
-		if (block_offline(block))
+	for (size_t at = 0; at < r->size; at += r->size / 8)
+		if (block_offline(page_frame(r->addr + at) * PAGE / size))
 			return NULL;
-	}
 	return "no memory block can be put offline";
 }
 
 #define CMA		"/sys/kernel/debug/cma/reserved"
-#define CMA_PAGES	"16384"
+#define CMA_PAGES	"2048"
 
 /* Take contiguous memory bit by bit, until it is our turn */
 static const char *contig(struct region *r, const int *nodes)
 {
-	uint64_t frame = page_frame(r->addr);
+	size_t last = r->size - PAGE;
+	uint64_t frame = page_frame(r->addr + last);
 	bool moved = false;
 	int taken = 0;
 
@@ -122,7 +128,7 @@ static const char *contig(struct region *r, const int *nodes)
 		return "no " CMA ": boot with cma= and CONFIG_CMA_DEBUGFS";
 	while (!moved && !file_write(CMA "/alloc", CMA_PAGES)) {
 		taken++;
-		moved = page_frame(r->addr) != frame;
+		moved = page_frame(r->addr + last) != frame;
 	}
 	while (taken--)
 		file_write(CMA "/free", CMA_PAGES);
@@ -178,7 +184,8 @@ static const char *balance(struct region *r, const int *nodes)
 	file_write(SCAN "/scan_period_max_ms", "100");
 	if (file_write(BALANCING, "1"))
 		return "NUMA balancing cannot be switched on";
-	for (int i = 0; i < 2000 && !moved; i++) {
+	for (time_t end = time(NULL) + WAIT_MS / 1000;
+	     !moved && time(NULL) < end;) {
 		region_wrong_words(r);
 		moved = region_pages_off(r, nodes[0]) > r->size / PAGE / 2;
 	}
@@ -290,16 +297,16 @@ FIXTURE_VARIANT_ADD(caller, _name) {					\
 }
 
 /* The last memory of a machine is the likeliest to be movable */
-VARIANT(compaction, compaction, compact, 0, PAGE, 16 * MIB);
-VARIANT(soft_offline, memory_failure, soft_offline, 0, PAGE, 1 * MIB);
 VARIANT(hot_unplug_4k, memory_hotplug, unplug, 1, PAGE, 8 * MIB);
 VARIANT(hot_unplug_2m, memory_hotplug, unplug, 1, PMD, 8 * MIB);
+VARIANT(longterm_pin_4k, longterm_pin, pin, 1, PAGE, 4 * MIB);
+VARIANT(longterm_pin_2m, longterm_pin, pin, 1, PMD, 4 * MIB);
+VARIANT(contig_range, contig_range, contig, 0, PAGE, 32 * MIB);
+VARIANT(compaction, compaction, compact, 0, PAGE, 16 * MIB);
+VARIANT(soft_offline, memory_failure, soft_offline, 0, PAGE, 1 * MIB);
 VARIANT(cpuset, syscall_or_cpuset, change_cpuset, 0, PAGE, 4 * MIB);
 VARIANT(balancing_4k, numa_misplaced, balance, 0, PAGE, 1 * MIB);
 VARIANT(balancing_2m, numa_misplaced, balance, 0, PMD, 4 * MIB);
-VARIANT(contig_range, contig_range, contig, 0, PAGE, 8 * MIB);
-VARIANT(longterm_pin_4k, longterm_pin, pin, 1, PAGE, 4 * MIB);
-VARIANT(longterm_pin_2m, longterm_pin, pin, 1, PMD, 4 * MIB);
 VARIANT(demotion, demotion, demote, 0, PAGE, 8 * MIB);
 VARIANT(damon, damon, damon, 0, PAGE, 4 * MIB);
 
