@@ -236,7 +236,7 @@ static const char *demote(struct region *r, const int *nodes)
 
 #define DAMON	"/sys/kernel/mm/damon/admin/kdamonds"
 
-__attribute__((format(printf, 2, 3)))
+__printf(2, 3)
 static int damon_set(const char *name, const char *format, ...)
 {
 	char path[256], value[64];

@@ -189,8 +189,8 @@ FIXTURE_SETUP(loss)
 	if (nodes_find(self->nodes))
 		why = strcmp(variant->engine, "dcbm") ?
 		      offload_use(variant->engine) :
-		      offload_use_dcbm("ring=1024", "queue_depth=1024 "
-				       "max_errors=1000000 timeout_ms=60000");
+		      offload_use_dcbm("ring=1024",
+				       "queue_depth=1024 max_errors=1000000 timeout_ms=60000");
 	if (why)
 		SKIP(return, "%s", why);
 	if (!strcmp(variant->engine, "dcbm")) {

@@ -117,7 +117,7 @@ struct offload_stats offload_stats(const struct offload_stats *since)
 	};
 	struct offload_stats stats = {};
 
-	for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
+	for (size_t i = 0; i < ARRAY_SIZE(files); i++) {
 		long *value = (void *)&stats + files[i].offset;
 
 		*value = file_read_long(offload_path(files[i].name));
@@ -141,11 +141,11 @@ void offload_reset(void)
 
 	offload_set("active", "none");
 	offload_set("reasons", "all");
-	for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
+	for (size_t i = 0; i < ARRAY_SIZE(numbers); i++)
 		offload_set(numbers[i], "0");
 	if (!module_loaded("softdma"))
 		return;
-	for (size_t i = 0; i < sizeof(faults) / sizeof(faults[0]); i++) {
+	for (size_t i = 0; i < ARRAY_SIZE(faults); i++) {
 		snprintf(name, sizeof(name), "%s_every", faults[i]);
 		softdma_set(name, 0);
 	}
@@ -219,7 +219,7 @@ void offload_unload(void)
 	int error;
 
 	offload_set("active", "none");
-	for (size_t i = 0; i < sizeof(modules) / sizeof(modules[0]); i++) {
+	for (size_t i = 0; i < ARRAY_SIZE(modules); i++) {
 		if (!module_loaded(modules[i]))
 			continue;
 		error = module_unload(modules[i], 10000);

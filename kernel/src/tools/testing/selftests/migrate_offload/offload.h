@@ -10,6 +10,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "../kselftest.h"
+
 #define OFFLOAD_DIR	"/sys/kernel/mm/migrate_offload"
 #define SOFTDMA_DIR	"/sys/module/softdma/parameters"
 
@@ -32,13 +34,13 @@ int file_read(const char *path, char *buf, size_t size);
 long file_read_long(const char *path);
 
 /* Run a command line with its output thrown away: its exit code */
-__attribute__((format(printf, 1, 2)))
+__printf(1, 2)
 int run(const char *format, ...);
 
 /* Any file of OFFLOAD_DIR: 0 or -errno */
 int offload_try(const char *name, const char *value);
 /* The same, but it must work */
-__attribute__((format(printf, 2, 3)))
+__printf(2, 3)
 void offload_set(const char *name, const char *format, ...);
 void offload_get(const char *name, char *buf, size_t size);
 

@@ -10,6 +10,7 @@
 
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <sys/mman.h>
 
 #include "offload.h"
@@ -58,7 +59,7 @@ FIXTURE_SETUP(poison)
 	if (why)
 		SKIP(return, "%s", why);
 	if (access(HWPOISON_DIR, F_OK))
-		run("mount -t debugfs debugfs /sys/kernel/debug");
+		run("mount -t debugfs none /sys/kernel/debug");
 	offload_set("reasons", "syscall_or_cpuset");
 }
 
@@ -111,7 +112,7 @@ struct task {
 	struct region *region;
 	int *nodes;
 	int moves;		/* 0: until stop is set */
-	volatile bool stop;
+	atomic_bool stop;
 };
 
 static void *mover(void *arg)

@@ -149,8 +149,9 @@ static void knob_set(struct thp_knob *knob, const char *path, const char *value)
 	char choices[128] = "", *chosen;
 
 	snprintf(knob->path, sizeof(knob->path), "%s", path);
-	if (file_read(path, choices, sizeof(choices)) ||
-	    !(chosen = strchr(choices, '[')))
+	file_read(path, choices, sizeof(choices));
+	chosen = strchr(choices, '[');
+	if (!chosen)
 		errx(1, "cannot read %s", path);
 	snprintf(knob->old, sizeof(knob->old), "%.*s",
 		 (int)strcspn(chosen + 1, "]"), chosen + 1);

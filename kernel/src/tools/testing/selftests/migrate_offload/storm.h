@@ -6,7 +6,7 @@
 #ifndef MIGRATE_OFFLOAD_STORM_H
 #define MIGRATE_OFFLOAD_STORM_H
 
-#include <stdbool.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <sys/types.h>
 
@@ -14,12 +14,12 @@
 
 /* In memory that all its processes share */
 struct storm {
-	volatile bool over;
+	atomic_bool over;
 	int nr;
 	struct {
 		pid_t pid;
-		volatile long rounds;
-		volatile long mistakes;
+		atomic_long rounds;
+		atomic_long mistakes;
 	} processes[STORM_MAX];
 };
 
