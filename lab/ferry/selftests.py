@@ -12,7 +12,7 @@ from ferry.kbuild import Kernel
 from ferry.machine import Machine
 
 MODULES = ("softdma", "dcbm", "mtcopy")
-# What each machine is for. "callers" needs memory of several kinds; it skips what a machine has not.
+# What each machine is for, in this order: sysfs wants to see the defaults. "callers" needs memory of several kinds; it skips what a machine has not.
 PROGRAMS = {
     "smp": ("sysfs", "data", "concurrent", "extra_refs", "faults", "unload", "poison", "memory"),
     "movable": ("callers",),

@@ -17,7 +17,8 @@ PLAN = [(name, program) for name, programs in selftests.PROGRAMS.items() for pro
 def kselftests(name: str) -> dict[str, list[ktap.Case]]:
     """The cases of all programs that are meant for this machine."""
     kernel = kbuild.build("ferry")
-    programs = [p for p in selftests.build(kernel) if p.name in selftests.PROGRAMS[name]]
+    built = {p.name: p for p in selftests.build(kernel)}
+    programs = [built[program] for program in selftests.PROGRAMS[name]]
     return selftests.run(kernel, machine.get(name), programs, kunit=False)
 
 

@@ -226,7 +226,7 @@ FIXTURE_VARIANT_ADD(lasting, of_2m) { .folio = PMD };
 FIXTURE_SETUP(lasting)
 {
 	const char *why = set_up(&self->region, self->nodes, variant->folio,
-				 "timeout_ms=500 max_errors=3");
+				 "timeout_ms=2000 max_errors=3");
 
 	if (why)
 		SKIP(return, "%s", why);
@@ -263,14 +263,23 @@ TEST_F_TIMEOUT(lasting, channel_that_errs_again_and_again_is_retired, 60)
 	EXPECT_EQ((long)(SIZE / variant->folio), grew.fallback_busy);
 }
 
+static void *release(void *arg)
+{
+	usleep(100000);
+	inject("stall", 0);
+	softdma_set("stall_release", 1);
+	return arg;
+}
+
 TEST_F_TIMEOUT(lasting, stall_that_ends_in_time_costs_nothing, 60)
 {
 	struct offload_stats before = offload_stats(NULL), grew;
+	pthread_t thread;
 
 	inject("stall", 3);
-	run("(sleep 0.1; echo 0 >%s/stall_every; echo 1 >%s/stall_release) &",
-	    SOFTDMA_DIR, SOFTDMA_DIR);
+	ASSERT_EQ(0, pthread_create(&thread, NULL, release, NULL));
 	move(_metadata, self, 1);
+	pthread_join(thread, NULL);
 	grew = offload_stats(&before);
 	EXPECT_LT(0, injected("stall"));
 	EXPECT_EQ(0, grew.quarantined_bytes);

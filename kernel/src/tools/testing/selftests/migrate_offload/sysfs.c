@@ -361,7 +361,7 @@ TEST_F(window, is_used_and_never_exceeded)
 	offload_set("window_pages", "%ld", variant->window);
 	offload_set("chunk_pages", "%ld", variant->chunk);
 	/* The engine is slow enough for the window to fill */
-	softdma_set("latency_ns", 2000000);
+	softdma_set("latency_ns", 1000000);
 	EXPECT_EQ(0, region_move(&self->region, MOVE_PAGES, self->nodes[0],
 				 self->nodes[1]));
 	EXPECT_EQ(0, region_wrong_words(&self->region));
