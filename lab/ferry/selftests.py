@@ -12,7 +12,8 @@ from ferry.kbuild import Kernel
 from ferry.machine import Machine
 
 MODULES = ("softdma", "dcbm", "mtcopy")
-# What each machine is for, in this order: sysfs wants to see the defaults. "callers" needs memory of several kinds; it skips what a machine has not.
+# What each machine is for, in this order: sysfs wants to see the defaults. What callers needs, no one
+# machine has; it skips the rest.
 PROGRAMS = {
     "smp": ("sysfs", "data", "concurrent", "extra_refs", "faults", "unload", "poison", "memory"),
     "movable": ("callers",),
