@@ -6,7 +6,7 @@ from __future__ import annotations
 import shlex
 from pathlib import Path
 
-from ferry import ktap, packages, paths, proc, vm
+from ferry import files, ktap, packages, paths, proc, vm
 from ferry.errors import FerryError
 from ferry.kbuild import Kernel
 from ferry.machine import Machine
@@ -63,7 +63,15 @@ def run(kernel: Kernel, machine: Machine, programs: list[Path], *, kunit: bool) 
     limit = 120.0 + TEST_S * (len(programs) + kunit)
     args = ("kunit.enable=1",) if kunit else ()
     job = vm.Job(script(kunit, programs), limit, host_root=True, kernel_args=args)
-    return {name: ktap.parse(text) for name, text in split(vm.run(kernel, machine, job).records).items()}
+    texts = split(vm.run(kernel, machine, job).records)
+    for name, text in texts.items():
+        files.write(log(machine, name), text)
+    return {name: ktap.parse(text) for name, text in texts.items()}
+
+
+def log(machine: Machine, name: str) -> Path:
+    """Where the output of a suite is kept: the cases do not say which line failed."""
+    return paths.LOGS / f"{name}-on-{machine.name}.log"
 
 
 def split(records: list[str]) -> dict[str, str]:

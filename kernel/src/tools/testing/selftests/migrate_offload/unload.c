@@ -124,6 +124,14 @@ static long set(const void *arg)
 	return 0;
 }
 
+/* Nobody is stuck; but everybody is slow, as each setting waits for the rest */
+static bool gets_done(struct storm *s, int i)
+{
+	for (int ms = 0; !s->processes[i].rounds && ms < 60000; ms += 10)
+		usleep(10000);
+	return s->processes[i].rounds;
+}
+
 TEST_F_TIMEOUT(storm, anybody_may_load_unload_choose_and_set_at_any_time, 120)
 {
 	struct offload_stats before = offload_stats(NULL);
@@ -135,7 +143,7 @@ TEST_F_TIMEOUT(storm, anybody_may_load_unload_choose_and_set_at_any_time, 120)
 	storm_add(s, set, NULL);
 	sleep(SECONDS);
 	for (int i = 0; i < s->nr; i++) {
-		EXPECT_LT(0, s->processes[i].rounds) {
+		EXPECT_TRUE(gets_done(s, i)) {
 			TH_LOG("process %d got nothing done", i);
 		}
 	}
