@@ -21,6 +21,14 @@ struct storm *storm_begin(void)
 	return s;
 }
 
+static bool has_ended(pid_t pid)
+{
+	siginfo_t info = {};
+
+	return waitid(P_PID, pid, &info, WEXITED | WNOHANG | WNOWAIT) ||
+	       info.si_pid;
+}
+
 void storm_add(struct storm *s, long (*work)(const void *arg), const void *arg)
 {
 	int i = s->nr++;
@@ -30,6 +38,9 @@ void storm_add(struct storm *s, long (*work)(const void *arg), const void *arg)
 		err(1, "fork");
 	if (pid) {
 		s->processes[i].pid = pid;
+		/* One by one: the size of folios is a setting of the machine */
+		while (!s->processes[i].rounds && !has_ended(pid))
+			usleep(1000);
 		return;
 	}
 	prctl(PR_SET_PDEATHSIG, SIGKILL);

@@ -108,6 +108,10 @@ static long choose(const void *arg)
 	return 0;
 }
 
+/*
+ * Not inaccessible_enabled, which patches code: QEMU's multi-threaded emulator
+ * can meet a breakpoint that is there no more.
+ */
 static long set(const void *arg)
 {
 	static unsigned int i;
@@ -118,18 +122,9 @@ static long set(const void *arg)
 	offload_set("chunk_pages", "%u", 1 << i % 4 % (i % 10 + 1));
 	offload_set("stripe_bytes", "%lu", PAGE << i % 8);
 	offload_set("min_bytes", "%lu", PAGE << i % 3);
-	offload_set("inaccessible_enabled", "%u", i % 2);
 	offload_set("reasons", i % 8 ? "all" : "none");
 	i++;
 	return 0;
-}
-
-/* Nobody is stuck; but everybody is slow, as each setting waits for the rest */
-static bool gets_done(struct storm *s, int i)
-{
-	for (int ms = 0; !s->processes[i].rounds && ms < 60000; ms += 10)
-		usleep(10000);
-	return s->processes[i].rounds;
 }
 
 TEST_F_TIMEOUT(storm, anybody_may_load_unload_choose_and_set_at_any_time, 120)
@@ -142,11 +137,6 @@ TEST_F_TIMEOUT(storm, anybody_may_load_unload_choose_and_set_at_any_time, 120)
 	storm_add(s, choose, NULL);
 	storm_add(s, set, NULL);
 	sleep(SECONDS);
-	for (int i = 0; i < s->nr; i++) {
-		EXPECT_TRUE(gets_done(s, i)) {
-			TH_LOG("process %d got nothing done", i);
-		}
-	}
 	EXPECT_EQ(0, storm_end(s));
 	EXPECT_LT(0, offload_stats(&before).bytes);
 	EXPECT_EQ(0, offload_stats(&before).quarantined_bytes);
