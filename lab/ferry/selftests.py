@@ -26,7 +26,7 @@ _SHOW = "sed 's/^/| /' >&3"
 
 def build(kernel: Kernel) -> list[Path]:
     """The kselftests of Ferry, built beside the kernel."""
-    packages.ensure(["gcc", "libc6-dev", "make"])
+    packages.ensure(["gcc", "libc6-dev", "make", "e2fsprogs", "xfsprogs"])
     source = kernel.source_dir / "tools/testing/selftests/migrate_offload"
     output = paths.BUILD / "selftests"
     output.mkdir(parents=True, exist_ok=True)

@@ -44,7 +44,12 @@ def _redis_table(moved: dict[str, Any]) -> Table:
         f"({moved['digest_after'][:12]})",
         title_justify="left",
     )
-    figures = ("longest stall of a client, ms", "median of the moves, ms", "without a move, ms", "moves took, s")
+    figures = (
+        "longest stall of a client, ms",
+        "median of the moves, ms",
+        "without a move, ms",
+        "moves took, s",
+    )
     for name in ("kernel", *figures):
         table.add_column(name, justify="left" if name == "kernel" else "right")
     for flavour, stall in moved["max_stall_ms"].items():

@@ -1,5 +1,6 @@
 #!/bin/busybox sh
 # SPDX-License-Identifier: GPL-2.0
+# shellcheck shell=dash disable=SC1091,SC2034
 # /init of the initramfs.
 /bin/busybox mount -t devtmpfs dev /dev
 /bin/busybox mkdir -p /sbin /usr/sbin /usr/bin /dev/shm

@@ -10,6 +10,7 @@
 #include "../kselftest_harness.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 
 #include "offload.h"
 #include "region.h"
@@ -73,7 +74,7 @@ struct worker {
 	struct region *region;
 	unsigned int nr;
 	int from, to;
-	volatile bool stop;
+	atomic_bool stop;
 	long rounds;
 	long wrong;
 	uint64_t seen[MAX_PAGES];
@@ -97,7 +98,7 @@ static void worker_stop(struct worker *w)
 /* --- writers and readers --- */
 
 /* Each writer has one word in each page; it holds the pattern plus a count */
-static volatile uint64_t *counter(struct worker *w, unsigned int nr, size_t page)
+static atomic_ullong *counter(struct worker *w, unsigned int nr, size_t page)
 {
 	return (void *)w->region->addr + page * PAGE + 64 * nr;
 }
@@ -110,7 +111,7 @@ static uint64_t counter_start(struct worker *w, unsigned int nr, size_t page)
 static void *writer(void *arg)
 {
 	struct worker *w = arg;
-	volatile uint64_t *word;
+	atomic_ullong *word;
 
 	for (; !w->stop; w->rounds++) {
 		for (size_t i = 0; i < w->region->size / PAGE; i++) {
@@ -146,6 +147,15 @@ static void *mover(void *arg)
 	for (; !w->stop; w->rounds++)
 		region_move(w->region, MIGRATE_PAGES, w->from, w->to);
 	return NULL;
+}
+
+/* @from: which of the two nodes */
+static void mover_start(struct __test_metadata *_metadata, struct worker *w,
+			FIXTURE_DATA(busy) *self, int from)
+{
+	w->from = self->nodes[from];
+	w->to = self->nodes[!from];
+	worker_start(_metadata, w, mover, &self->region);
 }
 
 static void check_counters(struct __test_metadata *_metadata, struct worker *w)
@@ -190,10 +200,8 @@ TEST_F_TIMEOUT(busy, three_tasks_may_move_it_in_both_directions, 120)
 	struct worker *forth = &workers[1], *back = &workers[2];
 
 	worker_start(_metadata, &workers[0], writer, &self->region);
-	forth->from = back->to = self->nodes[0];
-	forth->to = back->from = self->nodes[1];
-	worker_start(_metadata, forth, mover, &self->region);
-	worker_start(_metadata, back, mover, &self->region);
+	mover_start(_metadata, forth, self, 0);
+	mover_start(_metadata, back, self, 1);
 
 	for (int i = 0; i < ROUNDS; i++)
 		EXPECT_LE(0, region_move(&self->region, MOVE_PAGES,
@@ -219,7 +227,7 @@ TEST_F_TIMEOUT(busy, three_tasks_may_move_it_in_both_directions, 120)
 static void mark_pages(struct region *r, unsigned int first, uint64_t mark)
 {
 	for (size_t at = first * PAGE; at < r->size; at += 2 * PAGE)
-		*(volatile uint64_t *)(r->addr + at) = mark + at;
+		*(uint64_t *)(r->addr + at) = mark + at;
 }
 
 /* Own pages bear the own mark, the others no mark; marks are then removed */
@@ -304,10 +312,8 @@ TEST_F_TIMEOUT(busy, unmapping_and_remapping_lose_nothing, 120)
 {
 	struct worker *forth = &workers[1], *back = &workers[2];
 
-	forth->from = back->to = self->nodes[0];
-	forth->to = back->from = self->nodes[1];
-	worker_start(_metadata, forth, mover, &self->region);
-	worker_start(_metadata, back, mover, &self->region);
+	mover_start(_metadata, forth, self, 0);
+	mover_start(_metadata, back, self, 1);
 	for (int i = 0; i < ROUNDS; i++)
 		EXPECT_EQ(0, live_and_die(512 * KIB, self->nodes[i % 2]));
 	worker_stop(forth);

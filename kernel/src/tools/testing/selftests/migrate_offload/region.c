@@ -224,7 +224,7 @@ static void region_map(struct region *r, size_t guard)
 	r->addr = r->map + guard;
 }
 
-const char *region_create(struct region *r, enum backing backing,
+const char *region_create(struct region *r, enum backing kind,
 			  size_t folio_size, size_t size, int node)
 {
 	size_t guard = folio_size > 64 * KIB ? folio_size : 64 * KIB;
@@ -234,12 +234,12 @@ const char *region_create(struct region *r, enum backing backing,
 
 	memset(r, 0, sizeof(*r));
 	r->size = size;
-	r->fd = region_open(backing, &why);
+	r->fd = region_open(kind, &why);
 	if (why)
 		return why;
 	region_map(r, guard);
 	if (folio_size > PAGE) {
-		found = knobs_set(&knobs, folio_size, backing);
+		found = knobs_set(&knobs, folio_size, kind);
 		madvise(r->map, r->map_size, MADV_HUGEPAGE);
 	}
 
@@ -405,12 +405,12 @@ long pages_move(char *addr, size_t size, int to, enum sharing sharing)
 	return error;
 }
 
-long region_move(struct region *r, enum mover mover, int from, int to)
+long region_move(struct region *r, enum mover call, int from, int to)
 {
 	unsigned long old = 1UL << from, new = 1UL << to;
 	long error;
 
-	switch (mover) {
+	switch (call) {
 	case MOVE_PAGES:
 		return pages_move(r->addr, r->size, to, OWN);
 	case MBIND:

@@ -56,7 +56,7 @@ void node_alloc_on(int node);
  * Make a region on a node, in folios of this size (0: whatever comes), and
  * fill it. NULL, or the unmet need.
  */
-const char *region_create(struct region *r, enum backing backing,
+const char *region_create(struct region *r, enum backing kind,
 			  size_t folio_size, size_t size, int node);
 void region_destroy(struct region *r);
 
@@ -73,7 +73,7 @@ size_t region_pages_off(const struct region *r, int node);
 size_t region_pages_not_in(const struct region *r, size_t folio_size);
 
 /* Pages that are not on node @to afterwards, or -errno */
-long region_move(struct region *r, enum mover mover, int from, int to);
+long region_move(struct region *r, enum mover call, int from, int to);
 long pages_move(char *addr, size_t size, int to, enum sharing sharing);
 int page_node(const void *addr);
 uint64_t page_frame(const void *addr);

@@ -50,8 +50,8 @@ const char *scratch_mount(const char *type, const char **why)
 		return NULL;
 	}
 	/* mount -o loop needs CONFIG_BLK_DEV_WRITE_MOUNTED. It goes when unmounted. */
-	if (run("dev=$(losetup -f --show /mnt/image) && "
-		"mount -t %s $dev /mnt/fs && losetup -d $dev", type)) {
+	if (run("set -e; d=$(losetup -f --show /mnt/image); mount -t %s $d /mnt/fs; losetup -d $d",
+		type)) {
 		snprintf(reason, sizeof(reason),
 			 "%s cannot be mounted from a loop device", type);
 		return NULL;

@@ -24,7 +24,10 @@ struct storm {
 };
 
 struct storm *storm_begin(void);
-/* Start a process, and wait for its first round; work() returns the number of mistakes that it found */
+/*
+ * Start a process, and wait for its first round; work() returns the number of
+ * mistakes that it found.
+ */
 void storm_add(struct storm *s, long (*work)(const void *arg),
 	       const void *arg);
 /* The mistakes of all; a process that has died in the storm is one, too */

@@ -15,8 +15,9 @@
 #include "offload.h"
 #include "region.h"
 
-#define MAX_WINDOW	(1L << 18)	/* pages */
+#define MAX_WINDOW	262144L	/* pages */
 #define SIZE		(1 * MIB)
+#define ALL_REASONS	"compaction memory_failure memory_hotplug syscall_or_cpuset mempolicy_mbind numa_misplaced contig_range longterm_pin demotion damon"
 
 static const char * const settings[] = {
 	"active", "reasons", "min_bytes", "window_pages", "chunk_pages",
@@ -54,9 +55,7 @@ TEST_F(sysfs, defaults_are_none_all_and_auto)
 		{ "stripe_bytes", "0" },
 		{ "inaccessible_enabled", "0" },
 		{ "stats/quarantined_bytes", "0" },
-		{ "reasons", "compaction memory_failure memory_hotplug "
-		  "syscall_or_cpuset mempolicy_mbind numa_misplaced "
-		  "contig_range longterm_pin demotion damon" },
+		{ "reasons", ALL_REASONS },
 	};
 	char value[256];
 
@@ -279,7 +278,7 @@ TEST_F(sysfs, inaccessible_time_is_recorded_only_when_enabled)
 static bool trace_start(void)
 {
 	if (access("/sys/kernel/tracing/events", F_OK))
-		run("mount -t tracefs tracefs /sys/kernel/tracing");
+		run("mount -t tracefs none /sys/kernel/tracing");
 	return !mkdir(TRACE_DIR, 0700) &&
 	       !file_write(TRACE_DIR "/events/migrate_offload/enable", "1");
 }
@@ -319,12 +318,15 @@ FIXTURE_VARIANT(window)
 FIXTURE_VARIANT_ADD(window, of_4k) {
 	.folio = PAGE, .window = 64, .chunk = 16, .max = 64,
 };
+
 FIXTURE_VARIANT_ADD(window, of_one_page) {
 	.folio = PAGE, .window = 1, .chunk = 1, .max = 1,
 };
+
 FIXTURE_VARIANT_ADD(window, of_64k) {
 	.folio = 64 * KIB, .window = 40, .chunk = 16, .max = 32,
 };
+
 /* A folio that is larger than the window goes alone */
 FIXTURE_VARIANT_ADD(window, of_2m) {
 	.folio = PMD, .window = 64, .chunk = 16, .max = 512,
