@@ -88,7 +88,8 @@ struct migrator {
 	 * from any context, perhaps before submit() returns, and in bounded
 	 * time. Else -errno (-EBUSY: full just now, -EOPNOTSUPP: not for this
 	 * engine); nothing may have touched @copy->dst for good and the CPU
-	 * copies the folio.
+	 * copies the folio. The caller finishes its oldest chunk before it
+	 * unmaps more.
 	 */
 	int (*submit)(struct migrator *m, struct migrate_copy *copy);
 

@@ -23,6 +23,7 @@
 
 #define NR_FOLIOS	64
 #define ENGINE_NAME	"kunit"
+#define ENGINE_ROOM	2
 
 enum fault {
 	FAULT_NONE,		/* copy at once */
@@ -30,6 +31,7 @@ enum fault {
 	FAULT_SLOW,		/* copy 50 ms after flush() */
 	FAULT_IDLE,		/* copy only in help() */
 	FAULT_BUSY,		/* refuse */
+	FAULT_FULL,		/* as slow, with room for ENGINE_ROOM folios */
 	FAULT_IO,		/* scribble over the destination, then fail */
 	FAULT_ONE_PART,		/* three parts, the second one fails */
 	FAULT_STUCK,		/* give up, and keep the destination */
@@ -122,6 +124,9 @@ static int engine_submit(struct migrator *m, struct migrate_copy *copy)
 	e->saw_refused |= copy->src == e->refused;
 	if (e->fault == FAULT_BUSY)
 		return -EBUSY;
+	if (e->fault == FAULT_FULL &&
+	    atomic_read(&e->nr_inflight) == ENGINE_ROOM)
+		return -EBUSY;
 	if (!e->nr_submitted++)
 		e->src0 = copy->src;
 	atomic_inc(&e->nr_inflight);
@@ -130,6 +135,7 @@ static int engine_submit(struct migrator *m, struct migrate_copy *copy)
 	switch (e->fault) {
 	case FAULT_REVERSE:
 	case FAULT_SLOW:
+	case FAULT_FULL:
 	case FAULT_IDLE:
 		spin_lock(&e->lock);
 		list_add_tail(&copy->node, &e->queue);
@@ -165,7 +171,7 @@ static bool engine_flush(struct migrator *m)
 
 	if (e->fault == FAULT_REVERSE)
 		engine_drain(e);
-	else if (e->fault == FAULT_SLOW)
+	else if (e->fault == FAULT_SLOW || e->fault == FAULT_FULL)
 		schedule_delayed_work(&e->work, msecs_to_jiffies(50));
 	return e->fault != FAULT_IDLE;
 }
@@ -364,6 +370,17 @@ static void busy_engine_falls_back_to_cpu(struct kunit *test)
 	expect_all_moved(test);
 	KUNIT_EXPECT_EQ(test, migrate_offload_stat(STAT_FALLBACK_BUSY) - before,
 			NR_FOLIOS);
+}
+
+/* Whatever is unmapped while the engine is full, it would refuse */
+static void nothing_is_unmapped_for_a_full_engine(struct kunit *test)
+{
+	struct fixture *fx = test->priv;
+
+	prepare(test, FAULT_FULL);
+	expect_all_moved(test);
+	KUNIT_EXPECT_EQ(test, fx->engine.nr_submitted,
+			NR_FOLIOS / small().chunk_pages * ENGINE_ROOM);
 }
 
 static void failed_copy_is_never_used(struct kunit *test)
@@ -688,6 +705,7 @@ static struct kunit_case migrate_offload_cases[] = {
 	KUNIT_CASE(window_is_never_exceeded),
 	KUNIT_CASE(no_more_than_a_chunk_waits_for_the_caller),
 	KUNIT_CASE(busy_engine_falls_back_to_cpu),
+	KUNIT_CASE(nothing_is_unmapped_for_a_full_engine),
 	KUNIT_CASE(failed_copy_is_never_used),
 	KUNIT_CASE(one_failed_part_fails_the_copy),
 	KUNIT_CASE(stuck_destination_is_never_reused),

@@ -50,6 +50,7 @@
  * @nr_pages: unmapped now
  * @busy_pages: dealt with since others could run
  * @alone: the engine copies nothing unless this task helps
+ * @full: the engine has refused a copy since a chunk was last finished
  * @stop: unmap no more
  * @from: folios to do
  * @left: folios that Linux shall deal with
@@ -65,6 +66,7 @@ struct migrate_run {
 	unsigned long nr_pages;
 	unsigned long busy_pages;
 	bool alone;
+	bool full;
 	bool stop;
 	struct list_head *from;
 	struct list_head left;
@@ -203,8 +205,9 @@ static void count_fallback(struct folio *src, enum migrate_offload_stat stat,
 }
 
 /* Return: true if the migrator has taken the copy */
-static bool run_submit_folio(struct migrator *m, struct migrate_copy *copy)
+static bool run_submit_folio(struct migrate_run *run, struct migrate_copy *copy)
 {
+	struct migrator *m = run->state->m;
 	int error;
 
 	if (!migrate_offload_eligible(copy->src)) {
@@ -225,8 +228,10 @@ static bool run_submit_folio(struct migrator *m, struct migrate_copy *copy)
 	copy->error = 0;
 	atomic_set(&copy->parts, 1);
 	error = m->submit(m, copy);
-	if (error)
+	if (error) {
 		count_fallback(copy->src, STAT_FALLBACK_BUSY, error);
+		run->full = true;
+	}
 	return !error;
 }
 
@@ -234,7 +239,6 @@ static void run_submit_chunk(struct migrate_run *run)
 {
 	struct migrate_chunk *chunk = run_chunk(run, run->tail);
 	struct migrate_slot *end = chunk->slots + chunk->nr_folios;
-	struct migrator *m = run->state->m;
 	struct migrate_slot *slot;
 
 	/* Until now other CPUs could write through stale TLB entries */
@@ -243,11 +247,11 @@ static void run_submit_chunk(struct migrate_run *run)
 	atomic_set(&chunk->pending, chunk->nr_folios + 1);
 	reinit_completion(&chunk->done);
 	for (slot = chunk->slots; slot < end; slot++) {
-		slot->submitted = run_submit_folio(m, &slot->copy);
+		slot->submitted = run_submit_folio(run, &slot->copy);
 		if (!slot->submitted)
 			atomic_dec(&chunk->pending);
 	}
-	run->alone = !m->flush(m);
+	run->alone = !run->state->m->flush(run->state->m);
 	trace_migrate_offload_submit(run->tail, chunk->nr_folios,
 				     chunk->nr_pages, run->nr_pages);
 	migrate_chunk_put(chunk);
@@ -351,6 +355,7 @@ static void run_remap_chunk(struct migrate_run *run)
 		run_remap_folio(run, chunk, slot);
 	run_count_chunk(run, chunk);
 	run->nr_pages -= chunk->nr_pages;
+	run->full = false;
 	run->head++;
 }
 
@@ -367,7 +372,8 @@ static bool run_can_unmap(struct migrate_run *run)
 	run->stop |= run_superseded(run);
 	if (run->stop || list_empty(run->from))
 		return false;
-	if (run->tail - run->head == run->state->nr_chunks)
+	/* What the engine has no room for would be inaccessible for nothing */
+	if (run->full || run->tail - run->head == run->state->nr_chunks)
 		return false;
 	src = list_first_entry(run->from, struct folio, lru);
 	return run_has_room(run, folio_nr_pages(src));
