@@ -205,9 +205,9 @@ static void count_fallback(struct folio *src, enum migrate_offload_stat stat,
 }
 
 /* Return: true if the migrator has taken the copy */
-static bool run_submit_folio(struct migrate_run *run, struct migrate_copy *copy)
+static bool run_submit_folio(struct migrate_run *run, struct migrator *m,
+			     struct migrate_copy *copy)
 {
-	struct migrator *m = run->state->m;
 	int error;
 
 	if (!migrate_offload_eligible(copy->src)) {
@@ -239,6 +239,7 @@ static void run_submit_chunk(struct migrate_run *run)
 {
 	struct migrate_chunk *chunk = run_chunk(run, run->tail);
 	struct migrate_slot *end = chunk->slots + chunk->nr_folios;
+	struct migrator *m = run->state->m;
 	struct migrate_slot *slot;
 
 	/* Until now other CPUs could write through stale TLB entries */
@@ -247,11 +248,11 @@ static void run_submit_chunk(struct migrate_run *run)
 	atomic_set(&chunk->pending, chunk->nr_folios + 1);
 	reinit_completion(&chunk->done);
 	for (slot = chunk->slots; slot < end; slot++) {
-		slot->submitted = run_submit_folio(run, &slot->copy);
+		slot->submitted = run_submit_folio(run, m, &slot->copy);
 		if (!slot->submitted)
 			atomic_dec(&chunk->pending);
 	}
-	run->alone = !run->state->m->flush(run->state->m);
+	run->alone = !m->flush(m);
 	trace_migrate_offload_submit(run->tail, chunk->nr_folios,
 				     chunk->nr_pages, run->nr_pages);
 	migrate_chunk_put(chunk);
