@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from types import FrameType
 from typing import Protocol
 
-from ferry.commands import bench, cost, demo, kernel, lint, test, vm
+from ferry.commands import bench, cost, demo, kernel, lint, server, test, vm
 from ferry.errors import FerryError
 
 
@@ -31,6 +31,7 @@ COMMANDS: tuple[Command, ...] = (
     cost,
     vm,
     kernel,
+    server,
     test,
     lint,
 )
