@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0
-"""QEMU with the PTDMA device: Debian's source, server/patches and server/src on top, under build/qemu.
+"""QEMU with the PTDMA device: Debian's source, server/qemu/patches and server/qemu/src on top, under build/qemu.
 
 build/qemu/apt      apt's lists and configuration for sources; the system's own are not touched
-build/qemu/source   the source, patched; the files of server/src are linked in
+build/qemu/source   the source, patched; the files of server/qemu/src are linked in
 build/qemu/out      where it is built
 
 Each step is redone only if what it is made from has changed, and a step that was interrupted leaves
@@ -23,7 +23,7 @@ from pathlib import Path
 from ferry import files, packages, paths, proc
 from ferry.errors import FerryError
 
-SERVER = paths.ROOT / "server"
+HERE = paths.ROOT / "server/qemu"
 PLACE = paths.BUILD / "qemu"
 SOURCE = PLACE / "source"
 OUT = PLACE / "out"
@@ -46,14 +46,14 @@ _STEP = re.compile(r"\[(\d+/\d+)\] (?:\S+ ){2,}?\S*?([\w.-]+)$")
 
 @dataclass(frozen=True)
 class Base:
-    """What server/base.toml says."""
+    """What server/qemu/base.toml says."""
 
     package: str
     version: str
     configure: tuple[str, ...]
 
 
-def base(path: Path = SERVER / "base.toml") -> Base:
+def base(path: Path = HERE / "base.toml") -> Base:
     """The emulator that the device is made for."""
     table = tomllib.loads(path.read_text())
     return Base(table["package"], table["version"], tuple(table["configure"]))
@@ -90,7 +90,7 @@ def version() -> str:
 def _source(wanted: Base) -> str:
     """Bring the patched source up to date; returns its version."""
     stamp = SOURCE / "ferry-source.json"
-    patches = sorted((SERVER / "patches").glob("*.patch"))
+    patches = sorted((HERE / "patches").glob("*.patch"))
     identity = files.digest(wanted.package, wanted.version, *_parts(patches))
     known = json.loads(files.read(stamp) or "{}")
     if known.get("identity") == identity:
@@ -161,7 +161,7 @@ def _mirrors() -> list[str]:
 
 
 def _own_files() -> list[Path]:
-    return sorted(path for path in (SERVER / "src").rglob("*") if path.is_file())
+    return sorted(path for path in (HERE / "src").rglob("*") if path.is_file())
 
 
 def _parts(found: list[Path]) -> list[str | bytes | Path]:
@@ -169,9 +169,9 @@ def _parts(found: list[Path]) -> list[str | bytes | Path]:
 
 
 def _link() -> None:
-    """Link each file of server/src to its place in the source."""
+    """Link each file of server/qemu/src to its place in the source."""
     for path in _own_files():
-        place = SOURCE / path.relative_to(SERVER / "src")
+        place = SOURCE / path.relative_to(HERE / "src")
         target = os.path.relpath(path, place.parent)
         if not place.is_symlink() or str(place.readlink()) != target:
             place.unlink(missing_ok=True)
@@ -204,4 +204,4 @@ def _progress() -> Callable[[str], str | None]:
 
 def _check_device() -> None:
     if f'"{DEVICE}"' not in proc.output([BINARY, "-device", "help"]):
-        raise FerryError(f"{BINARY} was built without the device {DEVICE}; see server/patches")
+        raise FerryError(f"{BINARY} was built without the device {DEVICE}; see server/qemu/patches")

@@ -62,6 +62,7 @@ class Job:
     host_root: bool = False
     programs: Mapping[str, Path] = field(default_factory=dict)
     kernel_args: tuple[str, ...] = ()
+    name: str = "console"  # of the log that keeps the console
 
 
 @dataclass(frozen=True)
@@ -143,7 +144,7 @@ def _initramfs_command(kernel: Kernel, machine: Machine, job: Job, folder: Path,
     archive.write_bytes(initramfs.root((GUEST / "init.sh").read_text(), programs))
     append = ["console=ttyS0", "loglevel=7", *KERNEL_ARGS, *machine.kernel_args, *job.kernel_args]
     return [
-        *("qemu-system-x86_64", "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"),
+        *(*machine.program, "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"),
         *("-smp", machine.smp, "-m", machine.memory),
         *machine.qemu_args(kvm),
         *("-kernel", str(kernel.image), "-initrd", str(archive), "-append", " ".join(append)),
@@ -197,7 +198,7 @@ def _follow(child: subprocess.Popen[str], output: Path, until: float, on_output:
 def _judge(folder: Path, job: Job, in_time: bool) -> Result:
     """What the guest said, or an exception. The console is kept for the user."""
     log = _read(folder / "console") + _read(folder / "emulator")
-    kept = paths.LOGS / "console.log"
+    kept = paths.LOGS / f"{job.name}.log"
     kept.parent.mkdir(parents=True, exist_ok=True)
     kept.write_text(log)
     *records, last = _read(folder / "result").splitlines() or [""]

@@ -307,7 +307,7 @@ def test_unplugged_with_a_copy_in_hand(dma: Function) -> None:
 
 def test_functions_share_the_fabric(tmp_path: Path) -> None:
     """Alone 1 byte per ns; two at once half of it each, from the moment that the second joins."""
-    with _machine(tmp_path, 2, "-object", "ptdma-fabric,id=all,bandwidth=1000000000") as qtest:
+    with _machine(tmp_path, 2, "-device", "ptdma-fabric,id=all,bandwidth=1000000000") as qtest:
         one, two = Function(qtest, 0), Function(qtest, 1)
         for function in (one, two):
             function.enable()
@@ -324,8 +324,29 @@ def test_functions_share_the_fabric(tmp_path: Path) -> None:
         assert two.done() == COMPLETION | EMPTY
 
 
+def test_fabrics_nest(tmp_path: Path) -> None:
+    """Two functions share 2 bytes per ns, and with a third one elsewhere 3."""
+    fabrics = ("ptdma-fabric,id=top,bandwidth=3000000000", "ptdma-fabric,id=all,parent=top,bandwidth=2000000000")
+    more = [word for fabric in fabrics for word in ("-device", fabric)]
+    third = ("-device", "amd-ptdma,id=dma2,addr=0x12,fabric=top")
+    with _machine(tmp_path, 2, *more, *third) as qtest:
+        functions = [Function(qtest, i) for i in range(3)]
+        for function in functions:
+            function.enable()
+        for function in functions[:2]:
+            function.submit(4096)
+        qtest.step(1024)
+        functions[2].submit(1024)  # all three: 1 byte per ns each
+        qtest.step(1023)
+        assert functions[2].reg(INT_STATUS) == 0
+        qtest.step(1)
+        assert functions[2].done() == COMPLETION | EMPTY
+        qtest.step(2048)
+        assert [function.done() for function in functions[:2]] == [COMPLETION | EMPTY] * 2
+
+
 def test_own_bandwidth_limits_a_share(tmp_path: Path) -> None:
-    with _machine(tmp_path, 1, "-object", "ptdma-fabric,id=all,bandwidth=8000000000") as qtest:
+    with _machine(tmp_path, 1, "-device", "ptdma-fabric,id=all,bandwidth=8000000000") as qtest:
         function = Function(qtest)
         function.enable()
         function.set("bandwidth", 2 * 10**9)

@@ -19,7 +19,6 @@
 #include "qemu/units.h"
 #include "qapi/error.h"
 #include "qapi/visitor.h"
-#include "qom/object_interfaces.h"
 #include "hw/pci/msix.h"
 #include "hw/pci/pci.h"
 #include "hw/qdev-properties.h"
@@ -110,13 +109,17 @@ typedef enum {
     PTDMA_MOVING,       /* the time that its bytes take */
 } PTDMAPhase;
 
-/* What all its functions together cannot exceed: the path to memory */
+/*
+ * A part of the way to memory, which functions share, and on to its parent,
+ * which this fabric shares with others
+ */
 struct PTDMAFabric {
-    Object parent_obj;
+    DeviceState parent_obj;
 
+    PTDMAFabric *parent;
     uint64_t bandwidth;     /* bytes per second; 0: no limit */
-    unsigned nr_moving;
-    QLIST_HEAD(, PTDMAState) moving;
+    unsigned nr_moving;     /* functions, also those of fabrics below */
+    QLIST_HEAD(, PTDMAState) moving;    /* the same; only if no parent */
 };
 
 struct PTDMAState {
@@ -173,13 +176,17 @@ static int64_t ptdma_now(void)
 /* Bytes per nanosecond; 0: no limit */
 static double ptdma_rate(const PTDMAState *s)
 {
-    double own = s->bandwidth / 1e9, share;
+    double rate = s->bandwidth / 1e9;
+    const PTDMAFabric *f;
 
-    if (!s->fabric || !s->fabric->bandwidth) {
-        return own;
+    for (f = s->fabric; f; f = f->parent) {
+        double share = f->bandwidth / 1e9 / f->nr_moving;
+
+        if (share && (!rate || share < rate)) {
+            rate = share;
+        }
     }
-    share = s->fabric->bandwidth / 1e9 / s->fabric->nr_moving;
-    return own && own < share ? own : share;
+    return rate;
 }
 
 /* Plan the end of the piece in hand at today's rate */
@@ -193,43 +200,54 @@ static void ptdma_set_rate(PTDMAState *s, int64_t now)
     timer_mod(&s->timer, now + (s->rate ? ceil(s->left / s->rate) : 0));
 }
 
-/* Somebody joined or left: the others get less or more from now on */
-static void ptdma_share(PTDMAState *s, int64_t now)
+/* One more, or one less, moves by this function's way; returns its end */
+static PTDMAFabric *ptdma_count(PTDMAState *s, int change)
 {
-    PTDMAState *other;
+    PTDMAFabric *f, *end = NULL;
 
-    if (!s->fabric) {
-        return;
+    for (f = s->fabric; f; f = f->parent) {
+        f->nr_moving += change;
+        end = f;
     }
-    QLIST_FOREACH(other, &s->fabric->moving, next) {
-        if (other != s) {
-            ptdma_set_rate(other, now);
-        }
+    return end;
+}
+
+/* Somebody joined or left: those who move get less or more from now on */
+static void ptdma_share(PTDMAFabric *end, int64_t now)
+{
+    PTDMAState *s;
+
+    QLIST_FOREACH(s, &end->moving, next) {
+        ptdma_set_rate(s, now);
     }
 }
 
 static void ptdma_join(PTDMAState *s, int64_t now)
 {
+    PTDMAFabric *end = ptdma_count(s, 1);
+
     s->phase = PTDMA_MOVING;
-    if (s->fabric) {
-        QLIST_INSERT_HEAD(&s->fabric->moving, s, next);
-        s->fabric->nr_moving++;
+    if (end) {
+        ptdma_share(end, now);
+        QLIST_INSERT_HEAD(&end->moving, s, next);
     }
-    ptdma_share(s, now);
 }
 
 /* The function has nothing in hand from here on */
 static void ptdma_leave(PTDMAState *s)
 {
     PTDMAPhase before = s->phase;
+    PTDMAFabric *end;
 
     timer_del(&s->timer);
     s->phase = PTDMA_IDLE;
     s->stalled = false;
-    if (before == PTDMA_MOVING && s->fabric) {
-        QLIST_REMOVE(s, next);
-        s->fabric->nr_moving--;
-        ptdma_share(s, ptdma_now());
+    if (before == PTDMA_MOVING) {
+        end = ptdma_count(s, -1);
+        if (end) {
+            QLIST_REMOVE(s, next);
+            ptdma_share(end, ptdma_now());
+        }
     }
 }
 
@@ -661,13 +679,45 @@ static void ptdma_class_init(ObjectClass *class, void *data)
 
 /* --- fabric --- */
 
+/* Functions that move bytes now are counted on the way that they began on */
+static void ptdma_fabric_check_parent(const Object *obj, const char *name,
+                                      Object *parent, Error **errp)
+{
+    PTDMAFabric *fabric = PTDMA_FABRIC(obj);
+    PTDMAFabric *f;
+
+    if (fabric->nr_moving) {
+        error_setg(errp, "%s cannot change while a function moves bytes", name);
+        return;
+    }
+    for (f = PTDMA_FABRIC(parent); f; f = f->parent) {
+        if (f == fabric) {
+            error_setg(errp, "a fabric cannot be its own %s", name);
+            return;
+        }
+    }
+}
+
 static void ptdma_fabric_init(Object *obj)
 {
     PTDMAFabric *fabric = PTDMA_FABRIC(obj);
 
     QLIST_INIT(&fabric->moving);
+    object_property_add_link(obj, "parent", TYPE_PTDMA_FABRIC,
+                             (Object **)&fabric->parent,
+                             ptdma_fabric_check_parent, OBJ_PROP_LINK_STRONG);
     object_property_add_uint64_ptr(obj, "bandwidth", &fabric->bandwidth,
                                    OBJ_PROP_FLAG_READWRITE);
+}
+
+static void ptdma_fabric_class_init(ObjectClass *class, void *data)
+{
+    DeviceClass *dc = DEVICE_CLASS(class);
+
+    dc->desc = "What functions of AMD PTDMA share on their way to memory";
+    dc->user_creatable = true;
+    dc->hotpluggable = false;
+    set_bit(DEVICE_CATEGORY_MISC, dc->categories);
 }
 
 static const TypeInfo ptdma_types[] = {
@@ -684,13 +734,10 @@ static const TypeInfo ptdma_types[] = {
         },
     }, {
         .name = TYPE_PTDMA_FABRIC,
-        .parent = TYPE_OBJECT,
+        .parent = TYPE_DEVICE,
         .instance_size = sizeof(PTDMAFabric),
         .instance_init = ptdma_fabric_init,
-        .interfaces = (InterfaceInfo[]) {
-            { TYPE_USER_CREATABLE },
-            { },
-        },
+        .class_init = ptdma_fabric_class_init,
     },
 };
 
