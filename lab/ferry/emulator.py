@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""QEMU with the PTDMA device: Debian's source, server/qemu/patches and server/qemu/src on top, under build/qemu.
+"""QEMU with the PTDMA device: Debian's source with server/qemu/patches and server/qemu/src on top.
 
 build/qemu/apt      apt's lists and configuration for sources; the system's own are not touched
 build/qemu/source   the source, patched; the files of server/qemu/src are linked in
@@ -99,10 +99,10 @@ def _source(wanted: Base) -> str:
     description = _download(wanted)
     scratch = PLACE / "source.new"
     shutil.rmtree(scratch, ignore_errors=True)
-    unpack = ["dpkg-source", "--no-check", "-x", description, scratch]
+    unpack: list[str | Path] = ["dpkg-source", "--no-check", "-x", description, scratch]
     proc.run(unpack, title=f"unpack {description.stem}", env=_ENV)
     for patch in patches:
-        apply = ["patch", "-d", scratch, "-p1", "--forward", "--batch", "-i", patch]
+        apply: list[str | Path] = ["patch", "-d", scratch, "-p1", "--forward", "--batch", "-i", patch]
         proc.run(apply, title=f"apply {patch.stem}", env=_ENV)
     release = description.stem.partition("_")[2]
     files.write(scratch / stamp.name, json.dumps({"identity": identity, "version": release}))
@@ -123,7 +123,9 @@ def _download(wanted: Base) -> Path:
         try:
             proc.run(["apt-get", *options, *args], title=title, cwd=target, env=packages.APT_ENV)
         except FerryError as err:
-            raise FerryError(f"cannot fetch the source of {wanted.package}; is there a network?\n{err}") from err
+            raise FerryError(
+                f"cannot fetch the source of {wanted.package}; is there a network?\n{err}"
+            ) from err
     found = list(target.glob("*.dsc"))
     if len(found) != 1 or not found[0].name.startswith(f"{wanted.package}_{wanted.version}"):
         names = ", ".join(path.name for path in found) or "nothing"
@@ -156,7 +158,9 @@ def _mirrors() -> list[str]:
     lines = proc.output(["apt-get", "indextargets", *known], env=packages.APT_ENV).splitlines()
     found = [line.removeprefix("Debian|") for line in lines if line.startswith("Debian|")]
     if not found:
-        raise FerryError("apt knows no mirror of Debian; check /etc/apt/sources.list, then run apt-get update")
+        raise FerryError(
+            "apt knows no mirror of Debian; check /etc/apt/sources.list, then run apt-get update"
+        )
     return list(dict.fromkeys(found))
 
 
@@ -187,7 +191,7 @@ def _configure(wanted: Base, version: str) -> None:
     OUT.mkdir(parents=True)
     tools = ["--meson=/usr/bin/meson", "--ninja=/usr/bin/ninja"]
     name = f"--with-pkgversion=Debian {version} with Ferry's PTDMA"
-    args = [SOURCE / "configure", *wanted.configure, *tools, name]
+    args: list[str | Path] = [SOURCE / "configure", *wanted.configure, *tools, name]
     proc.run(args, title="configure QEMU", cwd=OUT, env=_ENV)
     files.write(done, identity)
 

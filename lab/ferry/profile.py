@@ -58,21 +58,21 @@ class Profile:
 
     name: str
     summary: str
-    machine: machine.Machine
+    computer: machine.Machine
     dma: Dma
 
     def as_machine(self) -> machine.Machine:
         """What the emulator is to be. Its size never depends on the host: the figures would, too."""
-        need = self.machine.node_mib * self.machine.nodes
+        need = self.computer.node_mib * self.computer.nodes
         if need + machine.HOST_RESERVE_MIB > machine.available_mib():
             raise FerryError(f"profile {self.name} needs {need} MiB of free memory for each VM: free some")
         program = tuple(emulator.command())
-        return dataclasses.replace(self.machine, program=program, devices=self.dma.qemu_args())
+        return dataclasses.replace(self.computer, program=program, devices=self.dma.qemu_args())
 
     def parameters(self) -> dict[str, Any]:
         """For the record beside a result."""
         keys = ("cpus", "nodes", "cpu_nodes", "node_mib", "slow_nodes")
-        return {key: getattr(self.machine, key) for key in keys} | dataclasses.asdict(self.dma)
+        return {key: getattr(self.computer, key) for key in keys} | dataclasses.asdict(self.dma)
 
 
 def names(folder: Path = FOLDER) -> list[str]:

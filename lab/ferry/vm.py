@@ -33,6 +33,9 @@ TAIL_LINES = 15
 
 PROBE = Machine("probe", cpus=1, nodes=1, cpu_nodes=1, node_mib=512)
 
+# Set to end all VMs that run in other threads: a thread gets no signal.
+cancelled = threading.Event()
+
 # With -no-reboot, the reboot after a panic ends QEMU.
 KERNEL_ARGS = ("oops=panic", "panic=-1")
 
@@ -187,7 +190,7 @@ def _follow(child: subprocess.Popen[str], output: Path, until: float, on_output:
     """Wait for the guest's end, passing on what its job writes. False if time is up."""
     with output.open(errors="replace", newline="") as file:
         running = True
-        while running and time.monotonic() < until:
+        while running and time.monotonic() < until and not cancelled.is_set():
             running = child.poll() is None
             if (text := file.read()) and on_output:
                 on_output(text)

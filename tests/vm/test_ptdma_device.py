@@ -326,7 +326,10 @@ def test_functions_share_the_fabric(tmp_path: Path) -> None:
 
 def test_fabrics_nest(tmp_path: Path) -> None:
     """Two functions share 2 bytes per ns, and with a third one elsewhere 3."""
-    fabrics = ("ptdma-fabric,id=top,bandwidth=3000000000", "ptdma-fabric,id=all,parent=top,bandwidth=2000000000")
+    fabrics = (
+        "ptdma-fabric,id=top,bandwidth=3000000000",
+        "ptdma-fabric,id=all,parent=top,bandwidth=2000000000",
+    )
     more = [word for fabric in fabrics for word in ("-device", fabric)]
     third = ("-device", "amd-ptdma,id=dma2,addr=0x12,fabric=top")
     with _machine(tmp_path, 2, *more, *third) as qtest:

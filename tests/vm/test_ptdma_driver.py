@@ -63,13 +63,19 @@ def test_error_is_named_by_its_code(result: vm.Result) -> None:
 
 @pytest.mark.parametrize(
     ("fault", "counter"),
-    [("error-at=5", "fallback_error"), ("stall-at=5", "quarantined_bytes"), ("lose-irq-at=5", "quarantined_bytes")],
+    [
+        ("error-at=5", "fallback_error"),
+        ("stall-at=5", "quarantined_bytes"),
+        ("lose-irq-at=5", "quarantined_bytes"),
+    ],
 )
 def test_faulty_channel_loses_no_byte(fault: str, counter: str) -> None:
     """migbench verifies; the folio was copied by the CPU, or its pages are kept and counted."""
     script = (
-        "modprobe ptdma && modprobe dcbm timeout_ms=500 && echo dcbm >$OFFLOAD/active || fail 'cannot load dcbm'\n"
-        "/bin/migbench --folio 2M --bytes 64M --runs 3 --json /tmp/row >/tmp/said || fail \"$(tail -n 1 /tmp/said)\"\n"
+        "modprobe ptdma && modprobe dcbm timeout_ms=500 || fail 'cannot load dcbm'\n"
+        "echo dcbm >$OFFLOAD/active\n"
+        "/bin/migbench --folio 2M --bytes 64M --runs 3 --json /tmp/row >/tmp/said ||"
+        ' fail "$(tail -n 1 /tmp/said)"\n'
         f"echo \"$(tr -d '\\n' </tmp/row)\" >&3; cat $OFFLOAD/stats/{counter} $OFFLOAD/stats/bytes >&3\n"
     )
     where = _server("", fault, "", "")

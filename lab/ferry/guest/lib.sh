@@ -33,3 +33,26 @@ use_engine() {
 	esac
 	echo "$1" >$OFFLOAD/active || fail "engine $1 is not available; there are: $(cat $OFFLOAD/available)"
 }
+
+# use_ptdma CHANNELS DEPTH: let dcbm copy, with so many PTDMA channels and descriptors in flight on each.
+use_ptdma() {
+	[ -d $OFFLOAD ] || fail "kernel $(uname -r) is without Ferry: build it with ./ferry kernel build ferry"
+	echo none >$OFFLOAD/active
+	modprobe -r dcbm 2>/dev/null
+	modprobe ptdma || fail "cannot load ptdma: see the console"
+	modprobe dcbm channels="$1" queue_depth="$2" || fail "cannot load dcbm: is there a PTDMA engine?"
+	found=$(($(wc -l </sys/kernel/debug/dcbm/channels) - 1))
+	[ "$found" -eq "$1" ] || fail "$1 DMA channels were asked for, and $found are there"
+	echo dcbm >$OFFLOAD/active || fail "dcbm is not available; there are: $(cat $OFFLOAD/available)"
+}
+
+# use_policy BATCH STRIPE: as earlier work did, BATCH pages at once, in parts of STRIPE bytes or more;
+# 0 0: the engine's own.
+use_policy() {
+	echo 0 >$OFFLOAD/chunk_pages
+	echo 0 >$OFFLOAD/window_pages
+	echo "$2" >$OFFLOAD/stripe_bytes
+	echo "$1" >$OFFLOAD/window_pages
+	echo "$1" >$OFFLOAD/chunk_pages
+	echo $(($1 ? 4096 : 0)) >$OFFLOAD/min_bytes
+}

@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: GPL-2.0
+"""One cell of a table: a configuration, the shell lines that measure it, and what they found."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from ferry import rows
+from ferry.bench import parse_size
+from ferry.errors import FerryError
+
+PAGE = 4096
+# dma is the earlier design, one big copy phase with whole folios for each channel; ferry is Ferry's own.
+ENGINES = ("vanilla", "cpu", "dma", "ferry", "mtcopy")
+ON_CHANNELS = ("dma", "ferry")
+MAX_DEPTH = 65536
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What to measure."""
+
+    engine: str
+    folio: str
+    folios: int  # moved by one call
+    channels: int = 0
+    batch_pages: int = 0  # unmapped at once; 0: the engine's own choice
+    latency: bool = False
+    access: bool = False
+
+    def __post_init__(self) -> None:
+        if self.engine not in ENGINES:
+            raise FerryError(f"no engine '{self.engine}': choose from {', '.join(ENGINES)}")
+
+    @property
+    def flavour(self) -> str:
+        """The kernel that it runs on."""
+        return "vanilla" if self.engine == rows.VANILLA else "ferry"
+
+    @property
+    def bytes(self) -> int:
+        """How much is moved."""
+        return parse_size(self.folio) * self.folios
+
+    @property
+    def title(self) -> str:
+        """For the progress."""
+        channels = f" x{self.channels}" if self.channels else ""
+        batch = f", batches of {self.batch_pages}" if self.batch_pages else ""
+        return f"{self.folios} x {self.folio}, {self.engine}{channels}{batch}"
+
+    def engine_lines(self) -> list[str]:
+        """Shell lines that choose the engine."""
+        if self.engine in ON_CHANNELS:
+            # Without batches Ferry's own depth will do.
+            depth = min(MAX_DEPTH, max(32, self.batch_pages * PAGE // parse_size(self.folio)))
+            return [f"use_ptdma {self.channels} {depth}"]
+        return [f"use_engine {self.engine} 0"] if self.engine != rows.VANILLA else []
+
+    def policy_lines(self) -> list[str]:
+        """Shell lines that choose how much is in flight."""
+        if self.engine == rows.VANILLA:
+            return []
+        stripe = max(PAGE, parse_size(self.folio)) if self.batch_pages else 0
+        return [f"use_policy {self.batch_pages} {stripe}"]
+
+    def bench_lines(self, index: int) -> list[str]:
+        """Shell lines that measure, and write a record."""
+        args = ["--folio", self.folio, "--bytes", str(self.bytes), "--runs", "1", "--warmup", "1"]
+        args += ["--latency"] if self.latency else []
+        args += ["--access"] if self.access else []
+        return [
+            f"step {shlex.quote(self.title)}",
+            f"migbench {shlex.join(args)} --json /tmp/row >/tmp/said 2>&1 ||"
+            f' fail "{self.title}: $(tail -n 1 /tmp/said)"',
+            f"echo \"cell {index} $(tr -d '\\n' </tmp/row)\" >&3",
+        ]
+
+
+@dataclass(frozen=True)
+class Found:
+    """A cell, measured."""
+
+    cell: Cell
+    row: rows.Row
+    ratio: float | None = None  # to vanilla, in the same run
+    published_ratio: float | None = None
+    published_first_us: float | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """The cell as JSON; keys that do not apply are left out."""
+        away = {key: value for key, value in self.row.inaccessible_us.items() if value is not None}
+        known = {
+            "folio_kib": self.row.folio_kib,
+            "engine": self.cell.engine,
+            "channels": self.cell.channels or None,
+            "batch_pages": self.cell.batch_pages or None,
+            "folios": self.cell.folios,
+            "bytes": self.cell.bytes,
+            "gbps": self.row.gbps,
+            "ratio": self.ratio,
+            "published_ratio": self.published_ratio,
+            "first_folio_us": self.row.first_folio_us,
+            "published_first_folio_us": self.published_first_us,
+            "inaccessible_us": away or None,
+            "cpu_ns_per_page": self.row.cpu_ns_per_page,
+            "verified_bytes": self.row.verified_bytes,
+        }
+        return {key: value for key, value in known.items() if value is not None}
+
+
+def script(cells: Sequence[tuple[int, Cell]]) -> str:
+    """The job that measures cells, each under its number; what two neighbours share is set up once."""
+    lines: list[str] = []
+    engine: list[str] = []
+    policy: list[str] = []
+    for index, cell in cells:
+        if cell.engine_lines() != engine:
+            engine, policy = cell.engine_lines(), []
+            lines += engine
+        if cell.policy_lines() != policy:
+            policy = cell.policy_lines()
+            lines += policy
+        lines += cell.bench_lines(index)
+    return "\n".join(lines)
+
+
+def parse(records: Sequence[str], cells: Sequence[Cell]) -> dict[int, Found]:
+    """What a job found, by the cells' numbers."""
+    found = {}
+    for record in records:
+        kind, _, rest = record.partition(" ")
+        if kind == "cell":
+            number, _, text = rest.partition(" ")
+            cell = cells[int(number)]
+            found[int(number)] = Found(cell, rows.from_migbench(text, cell.engine, cell.channels))
+    return found
+
+
+def key(cell: Cell) -> tuple[object, ...]:
+    """An order in which neighbours have most in common."""
+    return tuple(asdict(cell)[name] for name in ("engine", "channels", "batch_pages", "folio", "folios"))

@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: GPL-2.0
+"""The published experiments: which cells each has, and the posted figures beside them."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from ferry.bench import parse_size
+from ferry.cell import PAGE, Cell, Found
+from ferry.errors import UsageError
+
+# 48 folios of 2M: as many for each of 1, 2, 4, 8, 12 or 16 channels.
+THROUGHPUT_BYTES = 96 << 20
+BATCH_BYTES = 256 << 20
+
+Figure = tuple[float | None, float | None]  # ratio to vanilla, first folio in us
+
+
+@dataclass(frozen=True)
+class Table:
+    """An experiment."""
+
+    name: str
+    title: str
+    source: str  # in published.toml
+    cells: Callable[[dict[str, Any], bool], list[Cell]]
+    published: Callable[[dict[str, Any], Cell], Figure]
+    multithreaded: bool = False  # wall time and real threads instead of icount: ratios only
+
+
+def published() -> dict[str, Any]:
+    """The posted figures."""
+    return tomllib.loads(Path(__file__).with_name("published.toml").read_text())
+
+
+def get(name: str) -> Table:
+    """A table by its name; raises UsageError."""
+    if name not in TABLES:
+        raise UsageError(f"no table '{name}': choose from {', '.join(TABLES)}")
+    return TABLES[name]
+
+
+def compare(table: Table, found: Sequence[Found]) -> list[Found]:
+    """Each cell with its ratio to vanilla, of equal folios and the most of them, and the posted figures."""
+    known = published()[table.source]
+    base: dict[str, Found] = {}
+    for each in found:
+        if each.cell.engine == "vanilla":
+            old = base.setdefault(each.cell.folio, each)
+            base[each.cell.folio] = max(old, each, key=lambda one: one.cell.folios)
+    compared = []
+    for each in found:
+        same = [one for one in found if one.cell.engine == "vanilla" and _alike(one.cell, each.cell)]
+        vanilla = (same or [base[each.cell.folio]])[0]
+        if each.cell.engine == "vanilla":
+            vanilla = base[each.cell.folio]
+        ratio, first_us = table.published(known, each.cell)
+        compared.append(
+            replace(
+                each,
+                ratio=each.row.gbps / vanilla.row.gbps,
+                published_ratio=ratio,
+                published_first_us=first_us,
+            )
+        )
+    return compared
+
+
+def _alike(one: Cell, other: Cell) -> bool:
+    return (one.folio, one.folios) == (other.folio, other.folios)
+
+
+# --- v5-throughput ---
+
+
+def throughput_cells(
+    folios: Sequence[str],
+    channels: Sequence[int],
+    engines: Sequence[str] = ("vanilla", "cpu", "dma", "ferry"),
+) -> list[Cell]:
+    """Equal bytes in folios of each size with each engine; the earlier design takes them in one batch."""
+    cells = []
+    for folio in folios:
+        count = THROUGHPUT_BYTES // parse_size(folio)
+        batch = THROUGHPUT_BYTES // PAGE
+        if "vanilla" in engines:
+            cells.append(Cell("vanilla", folio, count))
+        if "cpu" in engines:
+            cells.append(Cell("cpu", folio, count, batch_pages=batch))
+        cells += [Cell("dma", folio, count, each, batch) for each in channels if "dma" in engines]
+        cells += [Cell("ferry", folio, count, each) for each in channels if "ferry" in engines]
+    return cells
+
+
+def _throughput(known: dict[str, Any], quick: bool) -> list[Cell]:
+    every = known["throughput"]
+    folios = ["4K", "64K", "2M"] if quick else every["folios"]
+    return throughput_cells(folios, (1, 4, 16) if quick else [int(each) for each in every["dma"]])
+
+
+def _throughput_published(known: dict[str, Any], cell: Cell) -> Figure:
+    every = known["throughput"]
+    if cell.engine not in ("vanilla", "dma"):
+        return None, None
+    place = every["folios"].index(cell.folio)
+    row = every["vanilla"] if cell.engine == "vanilla" else every["dma"][str(cell.channels)]
+    return row[place] / every["vanilla"][place], None
+
+
+# --- v5-batch ---
+
+
+def _batch(known: dict[str, Any], quick: bool) -> list[Cell]:
+    cells = []
+    for folio in ("4K", "2M"):
+        pages = known["batch"][folio]["pages"]
+        channels = [int(each) for each in known["batch"][folio]["gbps"]]
+        counts = known["vanilla"][folio]["folios"]
+        total = BATCH_BYTES
+        if quick:
+            pages, counts, channels, total = pages[::3], counts[::3], [1, 16], BATCH_BYTES // 4
+            pages = [each for each in pages if each * PAGE <= total]
+        count = total // parse_size(folio)
+        counts = sorted({each for each in counts if each <= count} | {count})
+        cells += [Cell("vanilla", folio, each, latency=True) for each in counts]
+        for each in channels:
+            cells += [Cell("dma", folio, count, each, batch, latency=True) for batch in pages]
+            cells.append(Cell("ferry", folio, count, each, latency=True))
+    return cells
+
+
+def _batch_published(known: dict[str, Any], cell: Cell) -> Figure:
+    vanilla = known["vanilla"][cell.folio]
+    if cell.engine == "vanilla":
+        if cell.folios not in vanilla["folios"]:
+            return None, None
+        place = vanilla["folios"].index(cell.folios)
+        return vanilla["gbps"][place] / vanilla["gbps"][-1], vanilla["first_us"][place]
+    if cell.engine != "dma":
+        return None, None
+    every = known["batch"][cell.folio]
+    place = every["pages"].index(cell.batch_pages)
+    channels = str(cell.channels)
+    return every["gbps"][channels][place] / vanilla["gbps"][-1], every["first_us"][channels][place]
+
+
+TABLES = {
+    table.name: table
+    for table in (
+        Table(
+            "v5-throughput",
+            "Throughput by folio size and number of channels",
+            "v5",
+            _throughput,
+            _throughput_published,
+        ),
+        Table(
+            "v5-batch",
+            "Throughput and first-folio latency by batch size",
+            "v5",
+            _batch,
+            _batch_published,
+        ),
+    )
+}
