@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -28,8 +29,10 @@ class Cell:
     folios: int  # moved by one call
     channels: int = 0
     batch_pages: int = 0  # unmapped at once; 0: the engine's own choice
+    threads: int = 0  # that copy, for mtcopy
     latency: bool = False
     access: bool = False
+    runs: int = 1  # more where they differ
 
     def __post_init__(self) -> None:
         if self.engine not in ENGINES:
@@ -48,7 +51,8 @@ class Cell:
     @property
     def title(self) -> str:
         """For the progress."""
-        channels = f" x{self.channels}" if self.channels else ""
+        many = self.channels or self.threads
+        channels = f" x{many}" if many else ""
         batch = f", batches of {self.batch_pages}" if self.batch_pages else ""
         return f"{self.folios} x {self.folio}, {self.engine}{channels}{batch}"
 
@@ -58,7 +62,10 @@ class Cell:
             # Without batches Ferry's own depth will do.
             depth = min(MAX_DEPTH, max(32, self.batch_pages * PAGE // parse_size(self.folio)))
             return [f"use_ptdma {self.channels} {depth}"]
-        return [f"use_engine {self.engine} 0"] if self.engine != rows.VANILLA else []
+        if self.engine == rows.VANILLA:
+            return []
+        threads = f"echo {self.threads} >/sys/module/mtcopy/parameters/threads"
+        return [f"use_engine {self.engine} 0", *([threads] if self.threads else [])]
 
     def policy_lines(self) -> list[str]:
         """Shell lines that choose how much is in flight."""
@@ -69,7 +76,7 @@ class Cell:
 
     def bench_lines(self, index: int) -> list[str]:
         """Shell lines that measure, and write a record."""
-        args = ["--folio", self.folio, "--bytes", str(self.bytes), "--runs", "1", "--warmup", "1"]
+        args = ["--folio", self.folio, "--bytes", str(self.bytes), "--runs", str(self.runs)]
         args += ["--latency"] if self.latency else []
         args += ["--access"] if self.access else []
         return [
@@ -86,6 +93,7 @@ class Found:
 
     cell: Cell
     row: rows.Row
+    access: dict[str, float] | None = None  # cycles to read a page: uncached, cached, after the move
     ratio: float | None = None  # to vanilla, in the same run
     published_ratio: float | None = None
     published_first_us: float | None = None
@@ -97,6 +105,7 @@ class Found:
             "folio_kib": self.row.folio_kib,
             "engine": self.cell.engine,
             "channels": self.cell.channels or None,
+            "threads": self.cell.threads or None,
             "batch_pages": self.cell.batch_pages or None,
             "folios": self.cell.folios,
             "bytes": self.cell.bytes,
@@ -107,6 +116,7 @@ class Found:
             "published_first_folio_us": self.published_first_us,
             "inaccessible_us": away or None,
             "cpu_ns_per_page": self.row.cpu_ns_per_page,
+            "access_cycles_per_page": self.access,
             "verified_bytes": self.row.verified_bytes,
         }
         return {key: value for key, value in known.items() if value is not None}
@@ -136,10 +146,18 @@ def parse(records: Sequence[str], cells: Sequence[Cell]) -> dict[int, Found]:
         if kind == "cell":
             number, _, text = rest.partition(" ")
             cell = cells[int(number)]
-            found[int(number)] = Found(cell, rows.from_migbench(text, cell.engine, cell.channels))
+            row = rows.from_migbench(text, cell.engine, cell.channels)
+            found[int(number)] = Found(cell, row, _access(text))
     return found
+
+
+def _access(text: str) -> dict[str, float] | None:
+    found = json.loads(text).get("access")
+    return {name.removesuffix("_cycles_per_page"): each for name, each in found.items()} if found else None
 
 
 def key(cell: Cell) -> tuple[object, ...]:
     """An order in which neighbours have most in common."""
-    return tuple(asdict(cell)[name] for name in ("engine", "channels", "batch_pages", "folio", "folios"))
+    return tuple(
+        asdict(cell)[name] for name in ("engine", "channels", "threads", "batch_pages", "folio", "folios")
+    )

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import re
 import tomllib
 from dataclasses import dataclass
@@ -68,6 +69,11 @@ class Profile:
             raise FerryError(f"profile {self.name} needs {need} MiB of free memory for each VM: free some")
         program = tuple(emulator.command())
         return dataclasses.replace(self.computer, program=program, devices=self.dma.qemu_args())
+
+    def as_threads(self) -> machine.Machine:
+        """The same with a CPU for each of the host's, in parallel and in wall time: for ratios only."""
+        cpus = max(2, len(os.sched_getaffinity(0)))
+        return dataclasses.replace(self.as_machine(), icount=False, cpus=cpus)
 
     def parameters(self) -> dict[str, Any]:
         """For the record beside a result."""

@@ -59,8 +59,9 @@ def shards(cells: Sequence[Cell], size: int = CELLS_PER_VM) -> list[Shard]:
 
 
 def in_vms(cells: Sequence[Cell], machine: Machine) -> tuple[list[Found], dict[str, str]]:
-    """Measure cells, a VM per CPU of the host at a time. Returns them in order, and the kernels' releases.
+    """Measure cells. Returns them in order, and the kernels' releases.
 
+    As many VMs run at a time as the host has CPUs, but one alone if it is wall time that they measure.
     Raises FerryError at the first VM that fails; no other is left running.
     """
     plan = shards(cells)
@@ -81,7 +82,7 @@ def in_vms(cells: Sequence[Cell], machine: Machine) -> tuple[list[Found], dict[s
                 raise FerryError(f"a bench ended early: {result.output.strip()[-200:]}")
             return cell.parse(result.records, cells)
 
-        for part in _all(measure, plan):
+        for part in _all(measure, plan, len(os.sched_getaffinity(0)) if machine.icount else 1):
             found |= part
             step.update(f"{len(found)}/{len(cells)}")
     missing = [each.title for i, each in enumerate(cells) if i not in found]
@@ -90,10 +91,12 @@ def in_vms(cells: Sequence[Cell], machine: Machine) -> tuple[list[Found], dict[s
     return [found[i] for i in range(len(cells))], {name: each.release for name, each in kernels.items()}
 
 
-def _all(measure: Callable[[Shard], dict[int, Found]], plan: Sequence[Shard]) -> Iterator[dict[int, Found]]:
+def _all(
+    measure: Callable[[Shard], dict[int, Found]], plan: Sequence[Shard], at_once: int
+) -> Iterator[dict[int, Found]]:
     """What each shard found, as they end. If one fails, or the user has enough, the others are ended."""
     vm.cancelled.clear()
-    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+    with ThreadPoolExecutor(at_once) as pool:
         waiting = {pool.submit(measure, shard) for shard in plan}
         try:
             while waiting:

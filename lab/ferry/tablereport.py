@@ -36,12 +36,17 @@ COLUMNS: tuple[tuple[str, Callable[[Json], str]], ...] = (
     ("first folio us", lambda cell: _us(cell.get("first_folio_us"))),
     ("published", lambda cell: _us(cell.get("published_first_folio_us"))),
     ("inaccessible us p50 / p99 / max", lambda cell: _away(cell.get("inaccessible_us"))),
+    (
+        "read a page, cycles: uncached / cached / moved",
+        lambda cell: _access(cell.get("access_cycles_per_page")),
+    ),
 )
 
 
 def engine(cell: Json) -> str:
     """An engine as the tables name it."""
-    return f"{cell['engine']} x{cell['channels']}" if "channels" in cell else str(cell["engine"])
+    many = cell.get("channels") or cell.get("threads")
+    return f"{cell['engine']} x{many}" if many else str(cell["engine"])
 
 
 def residual(cell: Json) -> str:
@@ -61,6 +66,10 @@ def _us(value: float | None) -> str:
 
 def _away(value: dict[str, float] | None) -> str:
     return " / ".join(_us(value[key]) for key in ("p50", "p99", "max")) if value else ""
+
+
+def _access(value: dict[str, float] | None) -> str:
+    return " / ".join(_us(value[key]) for key in ("uncached", "cached", "post_move")) if value else ""
 
 
 def columns(result: Json) -> list[tuple[str, Callable[[Json], str]]]:
@@ -113,13 +122,17 @@ def _picture(result: Json) -> bytes:
     from matplotlib import pyplot
 
     folios = list(dict.fromkeys(cell["folio_kib"] for cell in result["cells"]))
-    by_batch = any("first_folio_us" in cell for cell in result["cells"])
+    draw = _plot_channels
+    if any("first_folio_us" in cell for cell in result["cells"]):
+        draw = _plot_batches
+    elif result["table"] in ("mtcopy", "userspace"):
+        draw = _plot_folios
     figure, axes = pyplot.subplots(
         1, len(folios), figsize=(max(6.0, 3.2 * len(folios)), 4), layout="constrained", squeeze=False
     )
     for place, folio in zip(axes[0], folios, strict=True):
         cells = [cell for cell in result["cells"] if cell["folio_kib"] == folio]
-        (_plot_batches if by_batch else _plot_channels)(place, cells)
+        draw(place, cells)
         place.set_title(f"{report.size(folio)} folios")
         place.spines[["top", "right"]].set_visible(False)
     axes[0][0].set_ylabel("throughput, vanilla = 1")
@@ -165,6 +178,23 @@ def _plot_batches(axes: Axes, cells: list[Json]) -> None:
     axes.set_ylim(bottom=0)
 
 
+def _plot_folios(axes: Axes, cells: list[Json]) -> None:
+    """Ratio by folios per call, measured and posted."""
+    names = [name for name in dict.fromkeys(engine(cell) for cell in cells) if name != "vanilla"]
+    for i, name in enumerate(names):
+        mine = [cell for cell in cells if engine(cell) == name]
+        axes.plot(
+            [c["folios"] for c in mine], [c["ratio"] for c in mine], f"C{i}-o", label=name, markersize=4
+        )
+        posted = [(c["folios"], c["published_ratio"]) for c in mine if "published_ratio" in c]
+        if posted:
+            axes.plot(*zip(*posted, strict=True), f"C{i}--x", label=f"{name}, posted", markersize=4)
+    axes.set_xscale("log", base=2)
+    axes.set_xlabel("folios per call")
+    axes.axhline(1.0, color="grey", linewidth=0.8)
+    axes.set_ylim(bottom=0)
+
+
 # --- the page ---
 
 _PAGE = """<!DOCTYPE html>
@@ -205,6 +235,7 @@ def _section(result: Json, picture: bytes) -> str:
     return (
         f"<h2>{html.escape(title(result))}</h2>\n"
         f"<p>Published: {link}, {html.escape(source['author'])}; {html.escape(source['machine'])}.</p>\n"
+        f"<p>{html.escape(result['note'])}</p>\n"
         f'<img alt="plot of {result["table"]}" src="data:image/png;base64,{image}">\n'
         f"<table><tr>{head}</tr>\n" + "\n".join(rows) + "</table>\n" + _facts(result)
     )

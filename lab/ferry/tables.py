@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import tomllib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -16,6 +17,8 @@ from ferry.errors import UsageError
 # 48 folios of 2M: as many for each of 1, 2, 4, 8, 12 or 16 channels.
 THROUGHPUT_BYTES = 96 << 20
 BATCH_BYTES = 256 << 20
+MTCOPY_BYTES = 256 << 20
+WALL_RUNS = 5
 
 Figure = tuple[float | None, float | None]  # ratio to vanilla, first folio in us
 
@@ -29,7 +32,8 @@ class Table:
     source: str  # in published.toml
     cells: Callable[[dict[str, Any], bool], list[Cell]]
     published: Callable[[dict[str, Any], Cell], Figure]
-    multithreaded: bool = False  # wall time and real threads instead of icount: ratios only
+    wall_time: bool = False  # real threads and caches instead of icount: ratios only
+    note: str = ""
 
 
 def published() -> dict[str, Any]:
@@ -148,6 +152,57 @@ def _batch_published(known: dict[str, Any], cell: Cell) -> Figure:
     return every["gbps"][channels][place] / vanilla["gbps"][-1], every["first_us"][channels][place]
 
 
+# --- userspace ---
+
+
+def _userspace(known: dict[str, Any], quick: bool) -> list[Cell]:
+    """One page, what fits into a cache, and what does not."""
+    cells = []
+    for folios in (1, 512) if quick else (1, 512, 65536):
+        how: dict[str, Any] = {"access": True, "runs": WALL_RUNS}
+        cells += [
+            Cell("vanilla", "4K", folios, **how),
+            Cell("cpu", "4K", folios, batch_pages=folios, **how),
+            Cell("dma", "4K", folios, channels=1, batch_pages=folios, **how),
+            Cell("ferry", "4K", folios, channels=1, **how),
+        ]
+    return cells
+
+
+def _userspace_published(known: dict[str, Any], cell: Cell) -> Figure:
+    every = known["userspace"]
+    if cell.engine not in every or cell.folios not in every["pages"]:
+        return None, None
+    place = every["pages"].index(cell.folios)
+    return every["vanilla"][place] / every[cell.engine][place], None
+
+
+# --- mtcopy ---
+
+
+def _mtcopy(known: dict[str, Any], quick: bool) -> list[Cell]:
+    """As many threads as there are CPUs; emulated ones are the host's."""
+    cpus = len(os.sched_getaffinity(0))
+    cells = []
+    for folio in ("64K", "2M"):
+        threads = [int(each) for each in known[folio]["threads"] if int(each) <= max(2, cpus)]
+        counts = known[folio]["folios"]
+        most = (MTCOPY_BYTES >> (2 if quick else 0)) // parse_size(folio)
+        for count in [each for each in counts if each <= most][:: 2 if quick else 1]:
+            cells.append(Cell("vanilla", folio, count, runs=WALL_RUNS))
+            cells += [Cell("mtcopy", folio, count, threads=each, runs=WALL_RUNS) for each in threads]
+    return cells
+
+
+def _mtcopy_published(known: dict[str, Any], cell: Cell) -> Figure:
+    every = known[cell.folio]
+    place = every["folios"].index(cell.folios)
+    row = every["vanilla"] if cell.engine == "vanilla" else every["threads"][str(cell.threads)]
+    if cell.engine == "vanilla":
+        return row[place] / row[-1], None
+    return row[place] / every["vanilla"][place], None
+
+
 TABLES = {
     table.name: table
     for table in (
@@ -164,6 +219,24 @@ TABLES = {
             "v5",
             _batch,
             _batch_published,
+        ),
+        Table(
+            "userspace",
+            "What a move costs a program, and what reading a page costs before and after it",
+            "userspace",
+            _userspace,
+            _userspace_published,
+            wall_time=True,
+            note="An emulated CPU has no caches: there, what a read costs says nothing. Use --here.",
+        ),
+        Table(
+            "mtcopy",
+            "Throughput by number of folios and copying threads",
+            "mtcopy",
+            _mtcopy,
+            _mtcopy_published,
+            wall_time=True,
+            note="Wall time of an emulator on a host that may be busy: compare ratios only.",
         ),
     )
 }

@@ -32,13 +32,13 @@ def _cells(name: str, quick: bool) -> list[Cell]:
 @pytest.mark.parametrize("quick", [True, False])
 @pytest.mark.parametrize("name", tables.TABLES)
 def test_cells_are_sound(name: str, quick: bool) -> None:
-    """None twice; each folio size has its vanilla; all fit into a node, with equal work for a folio size."""
+    """None twice; each folio size has its vanilla; of as many folios; all fit into a node."""
     cells = _cells(name, quick)
     assert len(set(cells)) == len(cells)
     assert {each.folio for each in cells} == {each.folio for each in cells if each.engine == "vanilla"}
     assert max(each.bytes for each in cells) <= profile.load("zen3").computer.node_mib << 19
-    for folio in {each.folio for each in cells}:
-        assert len({each.bytes for each in cells if each.folio == folio and each.engine != "vanilla"}) == 1
+    compared = {(each.folio, each.folios) for each in cells if each.engine != "vanilla"}
+    assert compared <= {(each.folio, each.folios) for each in cells if each.engine == "vanilla"}
 
 
 @pytest.mark.parametrize("name", tables.TABLES)
@@ -107,6 +107,7 @@ def _result() -> dict[str, Any]:
         "table": "v5-throughput",
         "title": "a <title>",
         "profile": "zen3",
+        "note": "",
         "quick": True,
         "parameters": {"channels": 16},
         "kernels": {"vanilla": "6.12"},
