@@ -37,6 +37,9 @@ OBJECT_DECLARE_SIMPLE_TYPE(PTDMAFabric, PTDMA_FABRIC)
 #define PTDMA_MSIX_BAR      4
 #define PTDMA_BAR_SIZE      (64 * KiB)
 
+/* Events per turn of a clock, so that no guest can keep it */
+#define PTDMA_MAX_EVENTS    64
+
 /* Longer copies are made in pieces, so that no event takes long */
 #define PTDMA_PIECE         (4 * MiB)
 
@@ -110,6 +113,16 @@ typedef enum {
 } PTDMAPhase;
 
 /*
+ * What happens next to functions that influence each other. There is one timer
+ * for all of them, and it is set last: under -icount with sleep=off, to set a
+ * timer while all CPUs are idle makes time jump to it at once.
+ */
+typedef struct PTDMAClock {
+    QEMUTimer timer;
+    QLIST_HEAD(, PTDMAState) busy;
+} PTDMAClock;
+
+/*
  * A part of the way to memory, which functions share, and on to its parent,
  * which this fabric shares with others
  */
@@ -117,9 +130,9 @@ struct PTDMAFabric {
     DeviceState parent_obj;
 
     PTDMAFabric *parent;
+    PTDMAClock clock;       /* used if there is no parent */
     uint64_t bandwidth;     /* bytes per second; 0: no limit */
     unsigned nr_moving;     /* functions, also those of fabrics below */
-    QLIST_HEAD(, PTDMAState) moving;    /* the same; only if no parent */
 };
 
 struct PTDMAState {
@@ -137,7 +150,8 @@ struct PTDMAState {
 
     /* The descriptor in hand */
     PTDMAPhase phase;
-    QEMUTimer timer;
+    QLIST_ENTRY(PTDMAState) next;
+    int64_t due;            /* when the phase, or the piece, ends */
     uint32_t at;            /* low half of its address */
     uint32_t desc[PTDMA_DESC_SIZE / 4];
     uint64_t offset;        /* of the piece in hand */
@@ -150,7 +164,7 @@ struct PTDMAState {
 
     /* Properties: the model */
     PTDMAFabric *fabric;
-    QLIST_ENTRY(PTDMAState) next;
+    PTDMAClock own_clock;   /* used if there is no fabric */
     uint64_t bandwidth;     /* bytes per second; 0: no limit */
     uint32_t descriptor_ns;
 
@@ -171,6 +185,43 @@ static void ptdma_start_next(PTDMAState *s);
 static int64_t ptdma_now(void)
 {
     return qemu_clock_get_ns(QEMU_CLOCK_VIRTUAL);
+}
+
+static PTDMAClock *ptdma_clock(PTDMAState *s)
+{
+    PTDMAFabric *f = s->fabric;
+
+    if (!f) {
+        return &s->own_clock;
+    }
+    while (f->parent) {
+        f = f->parent;
+    }
+    return &f->clock;
+}
+
+/* The function to which something happens first; NULL: nothing will */
+static PTDMAState *ptdma_first(const PTDMAClock *clock)
+{
+    PTDMAState *s, *first = NULL;
+
+    QLIST_FOREACH(s, &clock->busy, next) {
+        if (!s->stalled && (!first || s->due < first->due)) {
+            first = s;
+        }
+    }
+    return first;
+}
+
+static void ptdma_set_timer(PTDMAClock *clock)
+{
+    const PTDMAState *first = ptdma_first(clock);
+
+    if (first) {
+        timer_mod(&clock->timer, first->due);
+    } else {
+        timer_del(&clock->timer);
+    }
 }
 
 /* Bytes per nanosecond; 0: no limit */
@@ -197,39 +248,22 @@ static void ptdma_set_rate(PTDMAState *s, int64_t now)
     }
     s->since = now;
     s->rate = ptdma_rate(s);
-    timer_mod(&s->timer, now + (s->rate ? ceil(s->left / s->rate) : 0));
+    s->due = now + (s->rate ? ceil(s->left / s->rate) : 0);
 }
 
-/* One more, or one less, moves by this function's way; returns its end */
-static PTDMAFabric *ptdma_count(PTDMAState *s, int change)
+/* One more, or one less, moves: the others get less or more from now on */
+static void ptdma_count(PTDMAState *s, int change, int64_t now)
 {
-    PTDMAFabric *f, *end = NULL;
+    PTDMAFabric *f;
+    PTDMAState *other;
 
     for (f = s->fabric; f; f = f->parent) {
         f->nr_moving += change;
-        end = f;
     }
-    return end;
-}
-
-/* Somebody joined or left: those who move get less or more from now on */
-static void ptdma_share(PTDMAFabric *end, int64_t now)
-{
-    PTDMAState *s;
-
-    QLIST_FOREACH(s, &end->moving, next) {
-        ptdma_set_rate(s, now);
-    }
-}
-
-static void ptdma_join(PTDMAState *s, int64_t now)
-{
-    PTDMAFabric *end = ptdma_count(s, 1);
-
-    s->phase = PTDMA_MOVING;
-    if (end) {
-        ptdma_share(end, now);
-        QLIST_INSERT_HEAD(&end->moving, s, next);
+    QLIST_FOREACH(other, &ptdma_clock(s)->busy, next) {
+        if (other != s && other->phase == PTDMA_MOVING) {
+            ptdma_set_rate(other, now);
+        }
     }
 }
 
@@ -237,17 +271,15 @@ static void ptdma_join(PTDMAState *s, int64_t now)
 static void ptdma_leave(PTDMAState *s)
 {
     PTDMAPhase before = s->phase;
-    PTDMAFabric *end;
 
-    timer_del(&s->timer);
+    if (before == PTDMA_IDLE) {
+        return;
+    }
     s->phase = PTDMA_IDLE;
     s->stalled = false;
+    QLIST_REMOVE(s, next);
     if (before == PTDMA_MOVING) {
-        end = ptdma_count(s, -1);
-        if (end) {
-            QLIST_REMOVE(s, next);
-            ptdma_share(end, ptdma_now());
-        }
+        ptdma_count(s, -1, ptdma_now());
     }
 }
 
@@ -364,19 +396,38 @@ static void ptdma_end_piece(PTDMAState *s)
     }
 }
 
-static void ptdma_timer(void *opaque)
+static void ptdma_event(PTDMAState *s, int64_t now)
 {
-    PTDMAState *s = opaque;
-
-    if (s->stalled) {
-        return;
-    }
     if (s->phase == PTDMA_SETUP) {
-        ptdma_join(s, ptdma_now());
-        ptdma_start_piece(s, ptdma_now());
+        s->phase = PTDMA_MOVING;
+        ptdma_count(s, 1, now);
+        ptdma_start_piece(s, now);
     } else {
         ptdma_end_piece(s);
     }
+}
+
+static void ptdma_timer(void *opaque)
+{
+    PTDMAClock *clock = opaque;
+    int64_t now = ptdma_now();
+    PTDMAState *s;
+    int i;
+
+    for (i = 0; i < PTDMA_MAX_EVENTS; i++) {
+        s = ptdma_first(clock);
+        if (!s || s->due > now) {
+            break;
+        }
+        ptdma_event(s, now);
+    }
+    ptdma_set_timer(clock);
+}
+
+static void ptdma_clock_init(PTDMAClock *clock)
+{
+    QLIST_INIT(&clock->busy);
+    timer_init_ns(&clock->timer, QEMU_CLOCK_VIRTUAL, ptdma_timer, clock);
 }
 
 /* Returns: a code */
@@ -450,14 +501,18 @@ static void ptdma_start_next(PTDMAState *s)
     ptdma_take_faults(s);
     s->phase = PTDMA_SETUP;
     s->offset = 0;
-    timer_mod(&s->timer, ptdma_now() + s->descriptor_ns);
+    s->due = ptdma_now() + s->descriptor_ns;
+    QLIST_INSERT_HEAD(&ptdma_clock(s)->busy, s, next);
 }
 
 /* --- registers --- */
 
 static void ptdma_queue_written(RegisterInfo *reg, uint64_t value)
 {
-    ptdma_start_next(PTDMA(reg->opaque));
+    PTDMAState *s = PTDMA(reg->opaque);
+
+    ptdma_start_next(s);
+    ptdma_set_timer(ptdma_clock(s));
 }
 
 static void ptdma_irq_written(RegisterInfo *reg, uint64_t value)
@@ -515,6 +570,7 @@ static void ptdma_reset(DeviceState *dev)
     int i, j;
 
     ptdma_leave(s);
+    ptdma_set_timer(ptdma_clock(s));
     for (i = 0; i < ARRAY_SIZE(s->blocks); i++) {
         for (j = 0; j < s->blocks[i]->num_elements; j++) {
             register_reset(s->blocks[i]->r[j]);
@@ -557,7 +613,7 @@ static void ptdma_realize(PCIDevice *pci, Error **errp)
     }
     msix_vector_use(pci, 0);
     pci_register_bar(pci, PTDMA_BAR, PCI_BASE_ADDRESS_SPACE_MEMORY, &s->bar);
-    timer_init_ns(&s->timer, QEMU_CLOCK_VIRTUAL, ptdma_timer, s);
+    ptdma_clock_init(&s->own_clock);
     s->buffer = g_malloc(PTDMA_PIECE);
 }
 
@@ -566,8 +622,9 @@ static void ptdma_exit(PCIDevice *pci)
     PTDMAState *s = PTDMA(pci);
 
     ptdma_leave(s);
+    ptdma_set_timer(ptdma_clock(s));
+    timer_del(&s->own_clock.timer);
     g_free(s->buffer);
-    timer_deinit(&s->timer);
     msix_vector_unuse(pci, 0);
     msix_uninit_exclusive_bar(pci);
 }
@@ -608,11 +665,10 @@ static void ptdma_set_stalled(Object *obj, bool stalled, Error **errp)
         error_setg(errp, "no descriptor is in hand that could stall");
         return;
     }
-    if (s->stalled && !stalled && !timer_pending(&s->timer)) {
-        /* What was held back happens now */
-        timer_mod(&s->timer, ptdma_now());
-    }
     s->stalled = stalled;
+    /* What was held back happens now */
+    s->due = MAX(s->due, ptdma_now());
+    ptdma_set_timer(ptdma_clock(s));
 }
 
 static void ptdma_instance_init(Object *obj)
@@ -679,33 +735,27 @@ static void ptdma_class_init(ObjectClass *class, void *data)
 
 /* --- fabric --- */
 
-/* Functions that move bytes now are counted on the way that they began on */
-static void ptdma_fabric_check_parent(const Object *obj, const char *name,
-                                      Object *parent, Error **errp)
+static void ptdma_fabric_realize(DeviceState *dev, Error **errp)
 {
-    PTDMAFabric *fabric = PTDMA_FABRIC(obj);
-    PTDMAFabric *f;
+    PTDMAFabric *fabric = PTDMA_FABRIC(dev);
 
-    if (fabric->nr_moving) {
-        error_setg(errp, "%s cannot change while a function moves bytes", name);
+    if (fabric->parent && !DEVICE(fabric->parent)->realized) {
+        error_setg(errp, "a fabric's parent must be there before it");
         return;
     }
-    for (f = PTDMA_FABRIC(parent); f; f = f->parent) {
-        if (f == fabric) {
-            error_setg(errp, "a fabric cannot be its own %s", name);
-            return;
-        }
-    }
+    ptdma_clock_init(&fabric->clock);
 }
+
+static Property ptdma_fabric_properties[] = {
+    DEFINE_PROP_LINK("parent", PTDMAFabric, parent, TYPE_PTDMA_FABRIC,
+                     PTDMAFabric *),
+    DEFINE_PROP_END_OF_LIST(),
+};
 
 static void ptdma_fabric_init(Object *obj)
 {
     PTDMAFabric *fabric = PTDMA_FABRIC(obj);
 
-    QLIST_INIT(&fabric->moving);
-    object_property_add_link(obj, "parent", TYPE_PTDMA_FABRIC,
-                             (Object **)&fabric->parent,
-                             ptdma_fabric_check_parent, OBJ_PROP_LINK_STRONG);
     object_property_add_uint64_ptr(obj, "bandwidth", &fabric->bandwidth,
                                    OBJ_PROP_FLAG_READWRITE);
 }
@@ -715,8 +765,10 @@ static void ptdma_fabric_class_init(ObjectClass *class, void *data)
     DeviceClass *dc = DEVICE_CLASS(class);
 
     dc->desc = "What functions of AMD PTDMA share on their way to memory";
+    dc->realize = ptdma_fabric_realize;
     dc->user_creatable = true;
     dc->hotpluggable = false;
+    device_class_set_props(dc, ptdma_fabric_properties);
     set_bit(DEVICE_CATEGORY_MISC, dc->categories);
 }
 
