@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from ferry import rows
@@ -32,6 +32,7 @@ class Cell:
     threads: int = 0  # that copy, for mtcopy
     latency: bool = False
     access: bool = False
+    cycles: bool = False  # of migrate_pages() and of the copies in it
     runs: int = 1  # more where they differ
 
     def __post_init__(self) -> None:
@@ -79,12 +80,15 @@ class Cell:
         args = ["--folio", self.folio, "--bytes", str(self.bytes), "--runs", str(self.runs)]
         args += ["--latency"] if self.latency else []
         args += ["--access"] if self.access else []
-        return [
+        words = f"migbench {shlex.join(args)}"
+        lines = [
             f"step {shlex.quote(self.title)}",
-            f"migbench {shlex.join(args)} --json /tmp/row >/tmp/said 2>&1 ||"
-            f' fail "{self.title}: $(tail -n 1 /tmp/said)"',
+            f'{words} --json /tmp/row >/tmp/said 2>&1 || fail "{self.title}: $(tail -n 1 /tmp/said)"',
             f"echo \"cell {index} $(tr -d '\\n' </tmp/row)\" >&3",
         ]
+        if self.cycles:
+            lines.append(f'echo "cycles {index} $(cycles {words} --warmup 0)" >&3')
+        return lines
 
 
 @dataclass(frozen=True)
@@ -94,9 +98,11 @@ class Found:
     cell: Cell
     row: rows.Row
     access: dict[str, float] | None = None  # cycles to read a page: uncached, cached, after the move
+    cycles: tuple[float, float] | None = None  # of migrate_pages() per page; of its copies, 0 if not known
     ratio: float | None = None  # to vanilla, in the same run
     published_ratio: float | None = None
     published_first_us: float | None = None
+    published_share: float | None = None  # of the copies in migrate_pages()
 
     def as_json(self) -> dict[str, Any]:
         """The cell as JSON; keys that do not apply are left out."""
@@ -117,6 +123,10 @@ class Found:
             "inaccessible_us": away or None,
             "cpu_ns_per_page": self.row.cpu_ns_per_page,
             "access_cycles_per_page": self.access,
+            "migrate_cycles_per_page": self.cycles and round(self.cycles[0], 1),
+            "copy_cycles_per_page": (self.cycles and round(self.cycles[1], 1)) or None,
+            "copy_share": (self.cycles and self.cycles[1] / self.cycles[0]) or None,
+            "published_copy_share": self.published_share,
             "verified_bytes": self.row.verified_bytes,
         }
         return {key: value for key, value in known.items() if value is not None}
@@ -148,6 +158,11 @@ def parse(records: Sequence[str], cells: Sequence[Cell]) -> dict[int, Found]:
             cell = cells[int(number)]
             row = rows.from_migbench(text, cell.engine, cell.channels)
             found[int(number)] = Found(cell, row, _access(text))
+        elif kind == "cycles":
+            number, total, copies = rest.split()
+            each = found[int(number)]
+            pages = each.cell.bytes // PAGE
+            found[int(number)] = replace(each, cycles=(int(total) / pages, int(copies) / pages))
     return found
 
 

@@ -33,6 +33,10 @@ COLUMNS: tuple[tuple[str, Callable[[Json], str]], ...] = (
     ("ratio", lambda cell: _ratio(cell.get("ratio"))),
     ("published", lambda cell: _ratio(cell.get("published_ratio"))),
     ("residual", lambda cell: residual(cell)),
+    ("migrate_pages, cycles/page", lambda cell: _us(cell.get("migrate_cycles_per_page"))),
+    ("copies, cycles/page", lambda cell: _us(cell.get("copy_cycles_per_page"))),
+    ("share", lambda cell: _percent(cell.get("copy_share"))),
+    ("published", lambda cell: _percent(cell.get("published_copy_share"))),
     ("first folio us", lambda cell: _us(cell.get("first_folio_us"))),
     ("published", lambda cell: _us(cell.get("published_first_folio_us"))),
     ("inaccessible us p50 / p99 / max", lambda cell: _away(cell.get("inaccessible_us"))),
@@ -62,6 +66,10 @@ def _ratio(value: float | None) -> str:
 
 def _us(value: float | None) -> str:
     return "" if value is None else f"{value:,.0f}"
+
+
+def _percent(value: float | None) -> str:
+    return "" if value is None else f"{value * 100:.0f} %"
 
 
 def _away(value: dict[str, float] | None) -> str:
@@ -125,7 +133,7 @@ def _picture(result: Json) -> bytes:
     draw = _plot_channels
     if any("first_folio_us" in cell for cell in result["cells"]):
         draw = _plot_batches
-    elif result["table"] in ("mtcopy", "userspace"):
+    elif result["table"] in ("mtcopy", "userspace", "v1-cycles"):
         draw = _plot_folios
     figure, axes = pyplot.subplots(
         1, len(folios), figsize=(max(6.0, 3.2 * len(folios)), 4), layout="constrained", squeeze=False

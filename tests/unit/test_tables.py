@@ -51,14 +51,13 @@ def test_quick_is_part_of_the_whole_experiment(name: str) -> None:
 def test_posted_ratio_is_to_posted_vanilla() -> None:
     table = tables.get("v5-throughput")
     known = tables.published()["v5"]
-    assert table.published(known, Cell("dma", "2M", 48, 16, 512))[0] == pytest.approx(65.23 / 11.02)
-    assert table.published(known, Cell("vanilla", "4K", 48))[0] == 1
-    assert table.published(known, Cell("ferry", "2M", 48, 16)) == (None, None)
+    assert table.published(known, Cell("dma", "2M", 48, 16, 512)).ratio == pytest.approx(65.23 / 11.02)
+    assert table.published(known, Cell("vanilla", "4K", 48)).ratio == 1
+    assert table.published(known, Cell("ferry", "2M", 48, 16)) == tables.NOTHING
     batch = tables.get("v5-batch")
-    ratio, first_us = batch.published(known, Cell("dma", "2M", 48, 16, 8192))
-    assert ratio == pytest.approx(58.72 / 10.88)
-    assert first_us == 470
-    assert batch.published(known, Cell("vanilla", "2M", 999)) == (None, None)
+    posted = batch.published(known, Cell("dma", "2M", 48, 16, 8192))
+    assert (posted.ratio, posted.first_us) == (58.72 / 10.88, 470)
+    assert batch.published(known, Cell("vanilla", "2M", 999)) == tables.NOTHING
 
 
 def test_ratio_is_to_vanilla_of_as_many_folios() -> None:
@@ -85,6 +84,14 @@ def test_script_sets_up_once_what_neighbours_share() -> None:
 
 def test_earlier_design_never_lacks_descriptors() -> None:
     assert Cell("dma", "4K", 65536, 1, 65536).engine_lines() == ["use_ptdma 1 65536"]
+
+
+def test_cycles_are_per_page() -> None:
+    row = json.dumps({**ROW.as_json(), "passed": True, "mismatched_bytes": 0, "per_call": 0, "runs": [1]})
+    records = [f"cell 0 {row}", "cycles 0 5120 1024"]
+    (found,) = cell.parse(records, [Cell("dma", "4K", 512, 1, 512, cycles=True)]).values()
+    assert found.cycles == (10.0, 2.0)
+    assert found.as_json()["copy_share"] == 0.2
 
 
 def test_shards_hold_each_cell_once_and_one_kernel() -> None:
