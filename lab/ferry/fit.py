@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0
 """Fit an emulated engine to the posted throughputs, with the earlier design: ./ferry server fit.
 
-A folio's time is what the CPU needs for it plus the copy's. The first is measured with an engine that
-takes no time; then the parameters are those whose predicted ratios to vanilla differ least from the
-posted ones, 2M counting most; then all is measured with them, and what is left over is shown.
+A folio's time is what the CPU needs for it plus the copy's. All is measured with the parameters that
+the profile has; what the copies do not explain is the CPU's; the new parameters are those whose
+predicted ratios to vanilla differ least from the posted ones, 2M counting most. Then all is measured
+with the new ones, and what is left over is shown. Where the start was far off, a second fit finds more.
 """
 
 from __future__ import annotations
@@ -18,8 +19,6 @@ from ferry.bench import parse_size
 from ferry.cell import Cell, Found
 from ferry.profile import Dma, Profile
 
-UNLIMITED = 1_000_000
-ROUNDS = 2
 # A row of 2M folios is what the engine itself does; smaller folios have more of everything else.
 WEIGHT = {"2M": 10.0}
 # Where the parameters are looked for.
@@ -65,7 +64,7 @@ def copy_ns(dma: Dma, folio_bytes: int, channels: int) -> float:
 
 def predict(dma: Dma, folio: str, channels: int, vanilla_ns: float, other_ns: float) -> float:
     """The ratio to vanilla, if all but the copy takes other_ns per folio."""
-    return vanilla_ns / (other_ns + copy_ns(dma, parse_size(folio), channels))
+    return vanilla_ns / max(1.0, other_ns + copy_ns(dma, parse_size(folio), channels))
 
 
 def search(shape: Dma, loss: Callable[[Dma], float]) -> Dma:
@@ -89,19 +88,15 @@ def run(server: Profile) -> Fit:
         for i, folio in enumerate(known["folios"])
         for each in channels
     }
-    free = replace(
-        server.dma, channel_mb_s=UNLIMITED, path_mb_s=UNLIMITED, total_mb_s=UNLIMITED, descriptor_ns=0
-    )
     vanilla = _ns(_measure(server, tables.throughput_cells(known["folios"], [], ["vanilla"])))
     base = {folio: ns for (folio, _), ns in vanilla.items()}
     cells = tables.throughput_cells(known["folios"], channels, ["dma"])
-    other = _ns(_measure(replace(server, dma=free), cells))
-    dma = server.dma
-    for _ in range(ROUNDS):
-        dma = search(dma, partial(_loss, posted, base, other))
-        real = _ns(_measure(replace(server, dma=dma), cells))
-        # What the CPU does beside the engine is not what it does for an engine without delays.
-        other = {key: real[key] - copy_ns(dma, parse_size(key[0]), key[1]) for key in real}
+    other = {
+        (folio, n): ns - copy_ns(server.dma, parse_size(folio), n)
+        for (folio, n), ns in _ns(_measure(server, cells)).items()
+    }
+    dma = search(server.dma, partial(_loss, posted, base, other))
+    real = _ns(_measure(replace(server, dma=dma), cells))
     residuals = [Residual(*key, base[key[0]] / real[key], posted[key]) for key in posted]
     return Fit(dma, residuals)
 
