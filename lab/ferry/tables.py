@@ -186,8 +186,8 @@ def _cycles(known: dict[str, Any], quick: bool) -> list[Cell]:
 def _cycles_published(known: dict[str, Any], cell: Cell) -> Posted:
     place = known["pages"].index(cell.folios)
     every = known["migrate_pages"]
-    share = known["copy_share"][cell.engine][place]
-    return Posted(every["vanilla"][place] / every[cell.engine][place], share=share)
+    ratio = every["vanilla"][place] / every[cell.engine][place]
+    return Posted(None if cell.engine == "vanilla" else ratio, share=known["copy_share"][cell.engine][place])
 
 
 # --- userspace ---
@@ -209,7 +209,7 @@ def _userspace(known: dict[str, Any], quick: bool) -> list[Cell]:
 
 def _userspace_published(known: dict[str, Any], cell: Cell) -> Posted:
     every = known["userspace"]
-    if cell.engine not in every or cell.folios not in every["pages"]:
+    if cell.engine not in ("cpu", "dma") or cell.folios not in every["pages"]:
         return NOTHING
     place = every["pages"].index(cell.folios)
     return Posted(every["vanilla"][place] / every[cell.engine][place])
