@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0
 """Fit an emulated engine to the posted throughputs, with the earlier design: ./ferry server fit.
 
-A folio's time is what the CPU needs for it plus the copy's. All is measured with the parameters that
-the profile has; what the copies do not explain is the CPU's; the new parameters are those whose
-predicted ratios to vanilla differ least from the posted ones, 2M counting most. Then all is measured
+A folio's time is what the CPU needs for it plus the copy's. The fitted rows are measured with the
+parameters that the profile has; what the copies do not explain is the CPU's; the new parameters are
+those whose predicted ratios to vanilla differ least from the posted ones. Then all rows are measured
 with the new ones, and what is left over is shown. Where the start was far off, a second fit finds more.
 """
 
@@ -16,11 +16,13 @@ from functools import partial
 
 from ferry import runner, tables
 from ferry.bench import parse_size
-from ferry.cell import Cell, Found
+from ferry.cell import Cell
 from ferry.profile import Dma, Profile
 
-# A row of 2M folios is what the engine itself does; smaller folios have more of everything else.
-WEIGHT = {"2M": 10.0}
+# The rows that are fitted, and how much each counts. A copy of such a folio is one descriptor for certain,
+# and one of 2M is what the engine itself can do. What lies between seems to be cut into pages where it was
+# posted; see docs/server.md.
+WEIGHT = {"2M": 10.0, "4K": 1.0}
 # Where the parameters are looked for.
 BOUNDS = {
     "channel_mb_s": (100, 20_000),
@@ -88,26 +90,28 @@ def run(server: Profile) -> Fit:
         for i, folio in enumerate(known["folios"])
         for each in channels
     }
-    vanilla = _ns(_measure(server, tables.throughput_cells(known["folios"], [], ["vanilla"])))
-    base = {folio: ns for (folio, _), ns in vanilla.items()}
-    cells = tables.throughput_cells(known["folios"], channels, ["dma"])
+    base = {
+        folio: ns
+        for (folio, _), ns in _measure(
+            server, tables.throughput_cells(known["folios"], [], ["vanilla"])
+        ).items()
+    }
     other = {
         (folio, n): ns - copy_ns(server.dma, parse_size(folio), n)
-        for (folio, n), ns in _ns(_measure(server, cells)).items()
+        for (folio, n), ns in _measure(
+            server, tables.throughput_cells(list(WEIGHT), channels, ["dma"])
+        ).items()
     }
     dma = search(server.dma, partial(_loss, posted, base, other))
-    real = _ns(_measure(replace(server, dma=dma), cells))
+    everything = tables.throughput_cells(known["folios"], channels, ["dma"])
+    real = _measure(replace(server, dma=dma), everything)
     residuals = [Residual(*key, base[key[0]] / real[key], posted[key]) for key in posted]
     return Fit(dma, residuals)
 
 
-def _measure(server: Profile, cells: Sequence[Cell]) -> list[Found]:
-    found, _ = runner.in_vms(cells, server.as_machine())
-    return found
-
-
-def _ns(found: Sequence[Found]) -> dict[Key, float]:
+def _measure(server: Profile, cells: Sequence[Cell]) -> dict[Key, float]:
     """Nanoseconds per folio."""
+    found, _ = runner.in_vms(cells, server.as_machine())
     return {
         (each.cell.folio, each.cell.channels): parse_size(each.cell.folio) / each.row.gbps for each in found
     }
@@ -117,6 +121,6 @@ def _loss(
     posted: Mapping[Key, float], base: Mapping[str, float], other: Mapping[Key, float], dma: Dma
 ) -> float:
     return sum(
-        WEIGHT.get(folio, 1.0) * math.log(predict(dma, folio, n, base[folio], other[folio, n]) / ratio) ** 2
-        for (folio, n), ratio in posted.items()
+        WEIGHT[folio] * math.log(predict(dma, folio, n, base[folio], ns) / posted[folio, n]) ** 2
+        for (folio, n), ns in other.items()
     )

@@ -9,7 +9,7 @@ from ferry import fit
 from ferry.profile import Dma
 
 TRUE = Dma(16, 2, 3000, 3600, 18000, 2500)
-FOLIOS = {"4K": 6500.0, "64K": 30000.0, "2M": 840000.0}
+FOLIOS = {"4K": 6500.0, "2M": 840000.0}
 COUNTS = (1, 2, 4, 8, 12, 16)
 
 
