@@ -29,6 +29,8 @@ class Machine:
     icount: bool = False  # one instruction is one virtual nanosecond, and every run is the same
     slow_nodes: bool = False  # ACPI says that nodes without CPUs are slower, so Linux demotes to them
     kernel_args: tuple[str, ...] = ()
+    program: tuple[str, ...] = ("qemu-system-x86_64",)
+    devices: tuple[str, ...] = ()
 
     def with_cpus(self, cpus: int) -> Machine:
         """The same machine with another number of CPUs."""
@@ -61,7 +63,7 @@ class Machine:
         return -(-self.cpus // self.cpu_nodes)
 
     def qemu_args(self, kvm: bool = False) -> list[str]:
-        """Processor, nodes and clock; not -smp, -m, nor any device."""
+        """Processor, nodes, clock and devices; not -smp, -m, nor the ports of the lab."""
         if kvm and self.icount:
             raise UsageError(f"machine {self.name} counts instructions, which KVM cannot: leave out --kvm")
         if self.icount:
@@ -77,7 +79,7 @@ class Machine:
             args += ["-numa", f"node,nodeid={node},memdev=ram{node}{self._placement(node)}"]
         if self.slow_nodes:
             args += self._distances()
-        return args
+        return [*args, *self.devices]
 
     def _placement(self, node: int) -> str:
         if node >= self.cpu_nodes:

@@ -17,7 +17,6 @@ from ferry import files
 from ferry.errors import UsageError
 from ferry.rows import VANILLA, Row
 
-WIDTH = 124
 FIGURES = (
     *("GB/s", "min-max", "ratio", "first folio us", "inaccessible us p50 / p99"),
     *("CPU ns/page", "verified MiB"),
@@ -93,5 +92,5 @@ def table(rows: Sequence[Row], title: str) -> Table:
 def show(what: Table, file: TextIO | None = None) -> None:
     """Print a table; never narrower than it needs, so that a log has whole lines."""
     console = Console(file=file or sys.stdout)
-    console.width = max(console.width, WIDTH)
+    console.width = max(console.width, Console(width=1000).measure(what).maximum)
     console.print(what)

@@ -33,6 +33,9 @@ TAIL_LINES = 15
 
 PROBE = Machine("probe", cpus=1, nodes=1, cpu_nodes=1, node_mib=512)
 
+# Set to end all VMs that run in other threads: a thread gets no signal.
+cancelled = threading.Event()
+
 # With -no-reboot, the reboot after a panic ends QEMU.
 KERNEL_ARGS = ("oops=panic", "panic=-1")
 
@@ -62,6 +65,7 @@ class Job:
     host_root: bool = False
     programs: Mapping[str, Path] = field(default_factory=dict)
     kernel_args: tuple[str, ...] = ()
+    name: str = "console"  # of the log that keeps the console
 
 
 @dataclass(frozen=True)
@@ -145,7 +149,7 @@ def _initramfs_command(kernel: Kernel, machine: Machine, job: Job, folder: Path,
     archive.write_bytes(initramfs.root((GUEST / "init.sh").read_text(), programs))
     append = ["console=ttyS0", "loglevel=7", *KERNEL_ARGS, *machine.kernel_args, *job.kernel_args]
     return [
-        *("qemu-system-x86_64", "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"),
+        *(*machine.program, "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"),
         *("-smp", machine.smp, "-m", machine.memory),
         *machine.qemu_args(kvm),
         *("-kernel", str(kernel.image), "-initrd", str(archive), "-append", " ".join(append)),
@@ -188,7 +192,7 @@ def _follow(child: subprocess.Popen[str], output: Path, until: float, on_output:
     """Wait for the guest's end, passing on what its job writes. False if time is up."""
     with output.open(errors="replace", newline="") as file:
         running = True
-        while running and time.monotonic() < until:
+        while running and time.monotonic() < until and not cancelled.is_set():
             running = child.poll() is None
             if (text := file.read()) and on_output:
                 on_output(text)
@@ -199,7 +203,7 @@ def _follow(child: subprocess.Popen[str], output: Path, until: float, on_output:
 def _judge(folder: Path, job: Job, in_time: bool) -> Result:
     """What the guest said, or an exception. The console is kept for the user."""
     log = _read(folder / "console") + _read(folder / "emulator")
-    kept = paths.LOGS / "console.log"
+    kept = paths.LOGS / f"{job.name}.log"
     kept.parent.mkdir(parents=True, exist_ok=True)
     kept.write_text(log)
     *records, last = _read(folder / "result").splitlines() or [""]

@@ -33,3 +33,60 @@ use_engine() {
 	esac
 	echo "$1" >$OFFLOAD/active || fail "engine $1 is not available; there are: $(cat $OFFLOAD/available)"
 }
+
+# use_ptdma CHANNELS DEPTH: let dcbm copy, with so many PTDMA channels and descriptors in flight on each.
+use_ptdma() {
+	[ -d $OFFLOAD ] || fail "kernel $(uname -r) is without Ferry: build it with ./ferry kernel build ferry"
+	echo none >$OFFLOAD/active
+	modprobe -r dcbm 2>/dev/null
+	modprobe ptdma || fail "cannot load ptdma: see the console"
+	modprobe dcbm channels="$1" queue_depth="$2" || fail "cannot load dcbm: is there a PTDMA engine?"
+	found=$(($(wc -l </sys/kernel/debug/dcbm/channels) - 1))
+	[ "$found" -eq "$1" ] || fail "$1 DMA channels were asked for, and $found are there"
+	echo dcbm >$OFFLOAD/active || fail "dcbm is not available; there are: $(cat $OFFLOAD/available)"
+}
+
+# use_policy BATCH STRIPE: as earlier work did, BATCH pages at once, in parts of STRIPE bytes or more;
+# 0 0: the engine's own.
+use_policy() {
+	echo 0 >$OFFLOAD/chunk_pages
+	echo 0 >$OFFLOAD/window_pages
+	echo "$2" >$OFFLOAD/stripe_bytes
+	echo "$1" >$OFFLOAD/window_pages
+	echo "$1" >$OFFLOAD/chunk_pages
+	echo $(($1 ? 4096 : 0)) >$OFFLOAD/min_bytes
+}
+
+TRACE=/sys/kernel/tracing/instances/ferry
+
+# cycles COMMAND...: prints the cycles of its last migrate_pages(), and, from a second run with more
+# tracepoints, of the copies in that, which is 0 if Linux copies one by one.
+cycles() {
+	traced "migrate/mm_migrate_pages_start migrate/mm_migrate_pages" "$@"
+	total=${found% *}
+	if [ -d $OFFLOAD ]; then
+		traced "migrate/set_migration_pte migrate_offload/migrate_offload_remap" "$@"
+	fi
+	echo "$total ${found#* }"
+}
+
+# traced EVENTS COMMAND...: found is then the cycles of migrate_pages(), and those from the last page's
+# unmapping to the remapping.
+traced() {
+	mkdir $TRACE || fail "cannot trace: is this root, with CONFIG_EVENT_TRACING?"
+	echo x86-tsc >$TRACE/trace_clock
+	echo 32768 >$TRACE/buffer_size_kb
+	for event in $1; do
+		echo 1 >$TRACE/events/"$event"/enable
+	done
+	shift
+	"$@" >/tmp/said 2>&1 || fail "$(tail -n 1 /tmp/said)"
+	found=$(awk '
+		/ mm_migrate_pages_start: / { start = $4 }
+		/ mm_migrate_pages: / { total = $4 - start }
+		/ set_migration_pte: / { unmapped = $4 }
+		/ migrate_offload_remap: / { copies = $4 - unmapped }
+		END { printf "%d %d", total, copies }
+	' $TRACE/trace)
+	rmdir $TRACE
+}

@@ -28,7 +28,7 @@ MODULE_PARM_DESC(exclusive, "take unused public channels for dcbm alone, rather 
 
 unsigned int dcbm_queue_depth = 32;
 module_param_named(queue_depth, dcbm_queue_depth, uint, 0444);
-MODULE_PARM_DESC(queue_depth, "descriptors in flight per channel, 1 to 1024 (default 32)");
+MODULE_PARM_DESC(queue_depth, "descriptors in flight per channel, 1 to 65536 (default 32)");
 
 unsigned int dcbm_max_errors = 4;
 module_param_named(max_errors, dcbm_max_errors, uint, 0444);
@@ -106,8 +106,8 @@ static int dcbm_check_params(void)
 {
 	if (dcbm_channels > DCBM_MAX_CHANNELS)
 		pr_err("channels must be 0 to %d\n", DCBM_MAX_CHANNELS);
-	else if (!dcbm_queue_depth || dcbm_queue_depth > 1024)
-		pr_err("queue_depth must be 1 to 1024\n");
+	else if (!dcbm_queue_depth || dcbm_queue_depth > SZ_64K)
+		pr_err("queue_depth must be 1 to 65536\n");
 	else if (!dcbm_max_errors)
 		pr_err("max_errors must be at least 1\n");
 	else if (dcbm_timeout_ms < 10 || dcbm_timeout_ms > 600000)

@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * KUnit tests of ptdma: what a client of the engine relies on
+ *
+ * They need engines: real ones, or those of an emulator, which can also be told
+ * to fail. Parameters say which function has which fault, as in
+ * good=0000:00:0a.0; a case whose function was not named is skipped. The
+ * functions must be free: load no other client before.
+ */
+#include <kunit/test.h>
+#include <linux/completion.h>
+#include <linux/delay.h>
+#include <linux/dma-mapping.h>
+#include <linux/dmaengine.h>
+#include <linux/kthread.h>
+#include <linux/module.h>
+#include <linux/sizes.h>
+
+static char *good;
+module_param(good, charp, 0444);
+MODULE_PARM_DESC(good, "function without faults (default: none)");
+
+static char *failing;
+module_param(failing, charp, 0444);
+MODULE_PARM_DESC(failing, "function whose first copy fails (default: none)");
+
+static char *slow;
+module_param(slow, charp, 0444);
+MODULE_PARM_DESC(slow, "function that takes 10 to 100 ms for each copy (default: none)");
+
+static char *losing;
+module_param(losing, charp, 0444);
+MODULE_PARM_DESC(losing, "function that loses its first interrupt (default: none)");
+
+#define PT_TEST_LEN	SZ_64K
+#define PT_TEST_SOURCE	0x5a
+#define PT_TEST_TARGET	0xa5
+#define PT_TEST_WAIT	(10 * HZ)
+#define PT_TEST_COPIES	2000
+
+struct pt_test {
+	struct dma_chan *chan;
+	u8 *src;
+	u8 *dst;
+	dma_addr_t src_dma;
+	dma_addr_t dst_dma;
+	struct completion done;
+	atomic_t callbacks;
+	enum dmaengine_tx_result result;
+	bool stop;
+};
+
+static void pt_test_callback(void *param, const struct dmaengine_result *result)
+{
+	struct pt_test *t = param;
+
+	t->result = result ? result->result : DMA_TRANS_NOERROR;
+	atomic_inc(&t->callbacks);
+	complete(&t->done);
+}
+
+static bool pt_test_filter(struct dma_chan *chan, void *name)
+{
+	return !strcmp(dev_name(chan->device->dev), name);
+}
+
+static void pt_test_release(void *param)
+{
+	struct pt_test *t = param;
+	struct device *dev = t->chan->device->dev;
+
+	if (t->dst)
+		dma_free_coherent(dev, PT_TEST_LEN, t->dst, t->dst_dma);
+	if (t->src)
+		dma_free_coherent(dev, PT_TEST_LEN, t->src, t->src_dma);
+	dma_release_channel(t->chan);
+}
+
+/* The named function's channel, with a full source and another target */
+static struct pt_test *pt_test_take(struct kunit *test, char *name)
+{
+	struct pt_test *t;
+	struct device *dev;
+	dma_cap_mask_t mask;
+
+	if (!name)
+		kunit_skip(test, "no such function was named");
+	t = kunit_kzalloc(test, sizeof(*t), GFP_KERNEL);
+	KUNIT_ASSERT_NOT_NULL(test, t);
+	init_completion(&t->done);
+
+	dma_cap_zero(mask);
+	dma_cap_set(DMA_MEMCPY, mask);
+	t->chan = dma_request_channel(mask, pt_test_filter, name);
+	KUNIT_ASSERT_NOT_NULL_MSG(test, t->chan, "%s is not there or in use",
+				  name);
+	KUNIT_ASSERT_EQ(test, 0,
+			kunit_add_action_or_reset(test, pt_test_release, t));
+	dev = t->chan->device->dev;
+	t->src = dma_alloc_coherent(dev, PT_TEST_LEN, &t->src_dma, GFP_KERNEL);
+	t->dst = dma_alloc_coherent(dev, PT_TEST_LEN, &t->dst_dma, GFP_KERNEL);
+	KUNIT_ASSERT_NOT_NULL(test, t->src);
+	KUNIT_ASSERT_NOT_NULL(test, t->dst);
+	memset(t->src, PT_TEST_SOURCE, PT_TEST_LEN);
+	memset(t->dst, PT_TEST_TARGET, PT_TEST_LEN);
+	return t;
+}
+
+static dma_cookie_t pt_test_submit(struct kunit *test, struct pt_test *t)
+{
+	struct dma_async_tx_descriptor *tx;
+	dma_cookie_t cookie;
+
+	tx = dmaengine_prep_dma_memcpy(t->chan, t->dst_dma, t->src_dma,
+				       PT_TEST_LEN,
+				       DMA_PREP_INTERRUPT | DMA_CTRL_ACK);
+	KUNIT_ASSERT_NOT_NULL(test, tx);
+	tx->callback_result = pt_test_callback;
+	tx->callback_param = t;
+	cookie = dmaengine_submit(tx);
+	KUNIT_ASSERT_FALSE(test, dma_submit_error(cookie));
+	return cookie;
+}
+
+/* Copy and wait for the end */
+static dma_cookie_t pt_test_copy(struct kunit *test, struct pt_test *t)
+{
+	dma_cookie_t cookie = pt_test_submit(test, t);
+
+	dma_async_issue_pending(t->chan);
+	KUNIT_ASSERT_TRUE(test, wait_for_completion_timeout(&t->done,
+							    PT_TEST_WAIT));
+	return cookie;
+}
+
+static enum dma_status pt_test_status(struct pt_test *t, dma_cookie_t cookie)
+{
+	return dma_async_is_tx_complete(t->chan, cookie, NULL, NULL);
+}
+
+static bool pt_test_target_is(struct pt_test *t, u8 value)
+{
+	return !memchr_inv(t->dst, value, PT_TEST_LEN);
+}
+
+static void copy_arrives_whole(struct kunit *test)
+{
+	struct pt_test *t = pt_test_take(test, good);
+	dma_cookie_t cookie = pt_test_copy(test, t);
+
+	KUNIT_EXPECT_EQ(test, DMA_TRANS_NOERROR, t->result);
+	KUNIT_EXPECT_EQ(test, DMA_COMPLETE, pt_test_status(t, cookie));
+	KUNIT_EXPECT_TRUE(test, pt_test_target_is(t, PT_TEST_SOURCE));
+}
+
+static void failed_copy_is_reported(struct kunit *test)
+{
+	struct pt_test *t = pt_test_take(test, failing);
+	dma_cookie_t failed = pt_test_copy(test, t);
+	dma_cookie_t next;
+
+	KUNIT_EXPECT_NE(test, DMA_TRANS_NOERROR, t->result);
+	KUNIT_EXPECT_EQ(test, DMA_ERROR, pt_test_status(t, failed));
+	KUNIT_EXPECT_TRUE(test, pt_test_target_is(t, PT_TEST_TARGET));
+
+	next = pt_test_copy(test, t);
+	KUNIT_EXPECT_EQ(test, DMA_TRANS_NOERROR, t->result);
+	KUNIT_EXPECT_EQ(test, DMA_COMPLETE, pt_test_status(t, next));
+	KUNIT_EXPECT_EQ(test, DMA_ERROR, pt_test_status(t, failed));
+	KUNIT_EXPECT_TRUE(test, pt_test_target_is(t, PT_TEST_SOURCE));
+}
+
+static void interrupt_descriptor_works_if_offered(struct kunit *test)
+{
+	struct pt_test *t = pt_test_take(test, good);
+	struct dma_async_tx_descriptor *tx;
+
+	if (!dma_has_cap(DMA_INTERRUPT, t->chan->device->cap_mask)) {
+		KUNIT_EXPECT_NULL(test,
+				  t->chan->device->device_prep_dma_interrupt);
+		return;
+	}
+	tx = t->chan->device->device_prep_dma_interrupt(t->chan,
+							DMA_PREP_INTERRUPT);
+	KUNIT_ASSERT_NOT_NULL(test, tx);
+	tx->callback_result = pt_test_callback;
+	tx->callback_param = t;
+	dmaengine_submit(tx);
+	dma_async_issue_pending(t->chan);
+	KUNIT_EXPECT_TRUE(test, wait_for_completion_timeout(&t->done,
+							    PT_TEST_WAIT));
+}
+
+/* Nothing is written once synchronize has returned, and nobody is called */
+static void pt_test_terminate(struct kunit *test, struct pt_test *t)
+{
+	pt_test_submit(test, t);
+	pt_test_submit(test, t);
+	dma_async_issue_pending(t->chan);
+	KUNIT_EXPECT_EQ(test, 0, dmaengine_terminate_async(t->chan));
+	dmaengine_synchronize(t->chan);
+	memset(t->dst, PT_TEST_TARGET, PT_TEST_LEN);
+	msleep(300);
+	KUNIT_EXPECT_TRUE(test, pt_test_target_is(t, PT_TEST_TARGET));
+	KUNIT_EXPECT_EQ(test, 0, atomic_read(&t->callbacks));
+
+	pt_test_copy(test, t);
+	KUNIT_EXPECT_EQ(test, DMA_TRANS_NOERROR, t->result);
+	KUNIT_EXPECT_TRUE(test, pt_test_target_is(t, PT_TEST_SOURCE));
+}
+
+static void terminated_copy_is_waited_for(struct kunit *test)
+{
+	pt_test_terminate(test, pt_test_take(test, slow));
+}
+
+static void terminated_copy_may_lose_its_interrupt(struct kunit *test)
+{
+	pt_test_terminate(test, pt_test_take(test, losing));
+}
+
+static int pt_test_poll(void *param)
+{
+	struct pt_test *t = param;
+
+	while (!READ_ONCE(t->stop)) {
+		pt_test_status(t, READ_ONCE(t->chan->cookie));
+		cond_resched();
+	}
+	return 0;
+}
+
+static void copies_complete_once_while_polled(struct kunit *test)
+{
+	struct pt_test *t = pt_test_take(test, good);
+	struct task_struct *poller;
+	int i;
+
+	if (num_online_cpus() < 2)
+		kunit_skip(test, "needs two CPUs");
+	poller = kthread_run(pt_test_poll, t, "ptdma_test");
+	KUNIT_ASSERT_FALSE(test, IS_ERR(poller));
+	get_task_struct(poller);
+	for (i = 0; i < PT_TEST_COPIES; i++) {
+		pt_test_submit(test, t);
+		dma_async_issue_pending(t->chan);
+		if (!wait_for_completion_timeout(&t->done, PT_TEST_WAIT))
+			break;
+	}
+	WRITE_ONCE(t->stop, true);
+	kthread_stop_put(poller);
+	KUNIT_EXPECT_EQ(test, PT_TEST_COPIES, i);
+	KUNIT_EXPECT_EQ(test, PT_TEST_COPIES, atomic_read(&t->callbacks));
+}
+
+static struct kunit_case pt_test_cases[] = {
+	KUNIT_CASE(copy_arrives_whole),
+	KUNIT_CASE(failed_copy_is_reported),
+	KUNIT_CASE(interrupt_descriptor_works_if_offered),
+	KUNIT_CASE_SLOW(terminated_copy_is_waited_for),
+	KUNIT_CASE_SLOW(terminated_copy_may_lose_its_interrupt),
+	KUNIT_CASE_SLOW(copies_complete_once_while_polled),
+	{ }
+};
+
+static struct kunit_suite pt_test_suite = {
+	.name = "ptdma",
+	.test_cases = pt_test_cases,
+};
+
+kunit_test_suite(pt_test_suite);
+
+MODULE_DESCRIPTION("KUnit tests of the AMD PTDMA driver");
+MODULE_LICENSE("GPL");

@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: GPL-2.0
+"""One cell of a table: a configuration, the shell lines that measure it, and what they found."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from ferry import rows
+from ferry.bench import parse_size
+from ferry.errors import FerryError
+
+PAGE = 4096
+# dma is the earlier design, one big copy phase with whole folios for each channel; ferry is Ferry's own.
+ENGINES = ("vanilla", "cpu", "dma", "ferry", "mtcopy")
+ON_CHANNELS = ("dma", "ferry")
+MAX_DEPTH = 65536
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What to measure."""
+
+    engine: str
+    folio: str
+    folios: int  # moved by one call
+    channels: int = 0
+    batch_pages: int = 0  # unmapped at once; 0: the engine's own choice
+    threads: int = 0  # that copy, for mtcopy
+    latency: bool = False
+    access: bool = False
+    cycles: bool = False  # of migrate_pages() and of the copies in it
+    runs: int = 1  # more where they differ
+
+    def __post_init__(self) -> None:
+        if self.engine not in ENGINES:
+            raise FerryError(f"no engine '{self.engine}': choose from {', '.join(ENGINES)}")
+
+    @property
+    def flavour(self) -> str:
+        """The kernel that it runs on."""
+        return "vanilla" if self.engine == rows.VANILLA else "ferry"
+
+    @property
+    def bytes(self) -> int:
+        """How much is moved."""
+        return parse_size(self.folio) * self.folios
+
+    @property
+    def title(self) -> str:
+        """For the progress."""
+        many = self.channels or self.threads
+        channels = f" x{many}" if many else ""
+        batch = f", batches of {self.batch_pages}" if self.batch_pages else ""
+        return f"{self.folios} x {self.folio}, {self.engine}{channels}{batch}"
+
+    def engine_lines(self) -> list[str]:
+        """Shell lines that choose the engine."""
+        if self.engine in ON_CHANNELS:
+            # Without batches Ferry's own depth will do.
+            depth = min(MAX_DEPTH, max(32, self.batch_pages * PAGE // parse_size(self.folio)))
+            return [f"use_ptdma {self.channels} {depth}"]
+        if self.engine == rows.VANILLA:
+            return []
+        threads = f"echo {self.threads} >/sys/module/mtcopy/parameters/threads"
+        return [f"use_engine {self.engine} 0", *([threads] if self.threads else [])]
+
+    def policy_lines(self) -> list[str]:
+        """Shell lines that choose how much is in flight."""
+        if self.engine == rows.VANILLA:
+            return []
+        stripe = max(PAGE, parse_size(self.folio)) if self.batch_pages else 0
+        return [f"use_policy {self.batch_pages} {stripe}"]
+
+    def bench_lines(self, index: int) -> list[str]:
+        """Shell lines that measure, and write a record."""
+        args = ["--folio", self.folio, "--bytes", str(self.bytes), "--runs", str(self.runs)]
+        args += ["--latency"] if self.latency else []
+        args += ["--access"] if self.access else []
+        words = f"migbench {shlex.join(args)}"
+        lines = [
+            f"step {shlex.quote(self.title)}",
+            f'{words} --json /tmp/row >/tmp/said 2>&1 || fail "{self.title}: $(tail -n 1 /tmp/said)"',
+            f"echo \"cell {index} $(tr -d '\\n' </tmp/row)\" >&3",
+        ]
+        if self.cycles:
+            lines.append(f'echo "cycles {index} $(cycles {words} --warmup 0)" >&3')
+        return lines
+
+
+@dataclass(frozen=True)
+class Found:
+    """A cell, measured."""
+
+    cell: Cell
+    row: rows.Row
+    access: dict[str, float] | None = None  # cycles to read a page: uncached, cached, after the move
+    cycles: tuple[float, float] | None = None  # of migrate_pages() per page; of its copies, 0 if not known
+    ratio: float | None = None  # to vanilla, in the same run
+    published_ratio: float | None = None
+    published_first_us: float | None = None
+    published_share: float | None = None  # of the copies in migrate_pages()
+
+    def as_json(self) -> dict[str, Any]:
+        """The cell as JSON; keys that do not apply are left out."""
+        away = {key: value for key, value in self.row.inaccessible_us.items() if value is not None}
+        known = {
+            "folio_kib": self.row.folio_kib,
+            "engine": self.cell.engine,
+            "channels": self.cell.channels or None,
+            "threads": self.cell.threads or None,
+            "batch_pages": self.cell.batch_pages or None,
+            "folios": self.cell.folios,
+            "bytes": self.cell.bytes,
+            "gbps": self.row.gbps,
+            "ratio": self.ratio,
+            "published_ratio": self.published_ratio,
+            "first_folio_us": self.row.first_folio_us,
+            "published_first_folio_us": self.published_first_us,
+            "inaccessible_us": away or None,
+            "cpu_ns_per_page": self.row.cpu_ns_per_page,
+            "access_cycles_per_page": self.access,
+            "migrate_cycles_per_page": self.cycles and round(self.cycles[0], 1),
+            "copy_cycles_per_page": (self.cycles and round(self.cycles[1], 1)) or None,
+            "copy_share": (self.cycles and self.cycles[1] / self.cycles[0]) or None,
+            "published_copy_share": self.published_share,
+            "verified_bytes": self.row.verified_bytes,
+        }
+        return {key: value for key, value in known.items() if value is not None}
+
+
+def script(cells: Sequence[tuple[int, Cell]]) -> str:
+    """The job that measures cells, each under its number; what two neighbours share is set up once."""
+    lines: list[str] = []
+    engine: list[str] = []
+    policy: list[str] = []
+    for index, cell in cells:
+        if cell.engine_lines() != engine:
+            engine, policy = cell.engine_lines(), []
+            lines += engine
+        if cell.policy_lines() != policy:
+            policy = cell.policy_lines()
+            lines += policy
+        lines += cell.bench_lines(index)
+    return "\n".join(lines)
+
+
+def parse(records: Sequence[str], cells: Sequence[Cell]) -> dict[int, Found]:
+    """What a job found, by the cells' numbers."""
+    found = {}
+    for record in records:
+        kind, _, rest = record.partition(" ")
+        if kind == "cell":
+            number, _, text = rest.partition(" ")
+            cell = cells[int(number)]
+            row = rows.from_migbench(text, cell.engine, cell.channels)
+            found[int(number)] = Found(cell, row, _access(text))
+        elif kind == "cycles":
+            number, total, copies = rest.split()
+            each = found[int(number)]
+            pages = each.cell.bytes // PAGE
+            found[int(number)] = replace(each, cycles=(int(total) / pages, int(copies) / pages))
+    return found
+
+
+def _access(text: str) -> dict[str, float] | None:
+    found = json.loads(text).get("access")
+    return {name.removesuffix("_cycles_per_page"): each for name, each in found.items()} if found else None
+
+
+def key(cell: Cell) -> tuple[object, ...]:
+    """An order in which neighbours have most in common."""
+    return tuple(
+        asdict(cell)[name] for name in ("engine", "channels", "threads", "batch_pages", "folio", "folios")
+    )

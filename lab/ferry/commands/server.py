@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: GPL-2.0
+"""build the emulated server (QEMU with a model of AMD's PTDMA), and fit it to published figures"""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import asdict
+
+from rich.table import Table
+
+from ferry import emulator, fit, profile, report
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The verbs of ./ferry server."""
+    verbs = parser.add_subparsers(metavar="VERB", required=True)
+
+    verb = verbs.add_parser("build", help="build QEMU with the PTDMA device")
+    verb.set_defaults(verb=_build)
+
+    verb = verbs.add_parser("fit", help="find the engine's parameters that fit the posted throughputs")
+    verb.add_argument("--profile", default="zen3", metavar="NAME", help=", ".join(profile.names()))
+    verb.add_argument("--write", action="store_true", help="put them into server/NAME.toml")
+    verb.set_defaults(verb=_fit)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Do what the verb says."""
+    code: int = args.verb(args)
+    return code
+
+
+def _build(args: argparse.Namespace) -> int:
+    program = emulator.build()
+    print(f"{emulator.version()}\n{program}")
+    return 0
+
+
+def _fit(args: argparse.Namespace) -> int:
+    server = profile.load(args.profile)
+    emulator.build()
+    found = fit.run(server)
+    table = Table(title="Ratios to vanilla, the earlier design", title_justify="left")
+    for name in ("folio", "channels", "measured", "published", "residual"):
+        table.add_column(name, justify="right")
+    for each in found.residuals:
+        ratios = (f"{each.ratio:.2f}x", f"{each.published:.2f}x", f"{each.percent:+.1f} %")
+        table.add_row(each.folio, str(each.channels), *ratios)
+    report.show(table)
+    for key, value in asdict(found.dma).items():
+        print(f"{key} = {value}")
+    if args.write:
+        profile.store_dma(server.name, found.dma)
+    return 0

@@ -1,0 +1,211 @@
+# SPDX-License-Identifier: GPL-2.0
+"""QEMU with the PTDMA device: Debian's source with server/qemu/patches and server/qemu/src on top.
+
+build/qemu/apt      apt's lists and configuration for sources; the system's own are not touched
+build/qemu/source   the source, patched; the files of server/qemu/src are linked in
+build/qemu/out      where it is built
+
+Each step is redone only if what it is made from has changed, and a step that was interrupted leaves
+nothing that a later run takes for done.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import tomllib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from ferry import files, packages, paths, proc
+from ferry.errors import FerryError
+
+HERE = paths.ROOT / "server/qemu"
+PLACE = paths.BUILD / "qemu"
+SOURCE = PLACE / "source"
+OUT = PLACE / "out"
+BINARY = OUT / "qemu-system-x86_64"
+# Where Debian's packages keep what QEMU loads into the guest.
+FIRMWARE = ("/usr/share/qemu", "/usr/share/seabios")
+DEVICE = "amd-ptdma"
+
+PACKAGES = (
+    "dpkg-dev", "debian-archive-keyring", "patch", "xz-utils", "gcc", "libc6-dev", "ccache", "pkg-config",
+    "python3", "meson", "ninja-build", "libglib2.0-dev", "libpixman-1-dev", "libfdt-dev",
+)  # fmt: skip
+FIRMWARE_PACKAGES = ("qemu-system-data", "seabios")
+
+_KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
+# Debian's own Python runs Debian's meson, whatever else is in the user's PATH.
+_ENV = {"LC_ALL": "C", "PATH": f"/usr/lib/ccache:/usr/bin:{os.environ['PATH']}"}
+_STEP = re.compile(r"\[(\d+/\d+)\] (?:\S+ ){2,}?\S*?([\w.-]+)$")
+
+
+@dataclass(frozen=True)
+class Base:
+    """What server/qemu/base.toml says."""
+
+    package: str
+    version: str
+    configure: tuple[str, ...]
+
+
+def base(path: Path = HERE / "base.toml") -> Base:
+    """The emulator that the device is made for."""
+    table = tomllib.loads(path.read_text())
+    return Base(table["package"], table["version"], tuple(table["configure"]))
+
+
+def build() -> Path:
+    """Build the emulator unless it is up to date; returns the program."""
+    wanted = base()
+    packages.ensure([*PACKAGES, *FIRMWARE_PACKAGES])
+    with files.locked(paths.BUILD / "qemu.lock"):
+        version = _source(wanted)
+        _link()
+        done = OUT / "ferry-built"
+        fingerprint = files.digest(version, repr(wanted), *_parts(_own_files()))
+        if files.read(done) != fingerprint or not BINARY.is_file():
+            done.unlink(missing_ok=True)
+            _configure(wanted, version)
+            proc.run(["ninja", "-C", OUT, BINARY.name], title="build QEMU", env=_ENV, on_line=_progress())
+            _check_device()
+            files.write(done, fingerprint)
+    return BINARY
+
+
+def command() -> list[str]:
+    """The program and where its firmware is."""
+    return [str(BINARY), *(word for place in FIRMWARE for word in ("-L", place))]
+
+
+def version() -> str:
+    """What the built program says of itself."""
+    return proc.output([BINARY, "--version"]).splitlines()[0]
+
+
+def _source(wanted: Base) -> str:
+    """Bring the patched source up to date; returns its version."""
+    stamp = SOURCE / "ferry-source.json"
+    patches = sorted((HERE / "patches").glob("*.patch"))
+    identity = files.digest(wanted.package, wanted.version, *_parts(patches))
+    known = json.loads(files.read(stamp) or "{}")
+    if known.get("identity") == identity:
+        found: str = known["version"]
+        return found
+    description = _download(wanted)
+    scratch = PLACE / "source.new"
+    shutil.rmtree(scratch, ignore_errors=True)
+    unpack: list[str | Path] = ["dpkg-source", "--no-check", "-x", description, scratch]
+    proc.run(unpack, title=f"unpack {description.stem}", env=_ENV)
+    for patch in patches:
+        apply: list[str | Path] = ["patch", "-d", scratch, "-p1", "--forward", "--batch", "-i", patch]
+        proc.run(apply, title=f"apply {patch.stem}", env=_ENV)
+    release = description.stem.partition("_")[2]
+    files.write(scratch / stamp.name, json.dumps({"identity": identity, "version": release}))
+    shutil.rmtree(SOURCE, ignore_errors=True)
+    shutil.rmtree(OUT, ignore_errors=True)
+    scratch.replace(SOURCE)
+    return release
+
+
+def _download(wanted: Base) -> Path:
+    """Fetch the source package with apt, which checks it; returns the .dsc file."""
+    apt, target = PLACE / "apt", PLACE / "download"
+    options = _apt_options(apt)
+    shutil.rmtree(target, ignore_errors=True)
+    target.mkdir(parents=True)
+    fetch = ["source", "-q", "--download-only", wanted.package]
+    for args, title in ((["update", "-q"], "update the list of sources"), (fetch, "fetch QEMU's source")):
+        try:
+            proc.run(["apt-get", *options, *args], title=title, cwd=target, env=packages.APT_ENV)
+        except FerryError as err:
+            raise FerryError(
+                f"cannot fetch the source of {wanted.package}; is there a network?\n{err}"
+            ) from err
+    found = list(target.glob("*.dsc"))
+    if len(found) != 1 or not found[0].name.startswith(f"{wanted.package}_{wanted.version}"):
+        names = ", ".join(path.name for path in found) or "nothing"
+        raise FerryError(
+            f"apt gave {names} for {wanted.package}, but the device is for {wanted.version}: "
+            "Ferry expects Debian 12 (bookworm)"
+        )
+    return found[0]
+
+
+def _apt_options(apt: Path) -> list[str]:
+    """A configuration for sources beside the system's, from the same mirrors."""
+    for name in ("lists/partial", "cache/archives/partial"):
+        (apt / name).mkdir(parents=True, exist_ok=True)
+    listing = apt / "sources.list"
+    files.write(listing, "".join(f"deb-src [signed-by={_KEYRING}] {place}\n" for place in _mirrors()))
+    setting = {
+        "Dir::Etc::sourcelist": listing,
+        "Dir::Etc::sourceparts": "/dev/null",
+        "Dir::State::Lists": apt / "lists",
+        "Dir::Cache": apt / "cache",
+        "APT::Sandbox::User": "root",
+    }
+    return [word for key, value in setting.items() for word in ("-o", f"{key}={value}")]
+
+
+def _mirrors() -> list[str]:
+    """Address, suite and component of each of Debian's lists that the system uses."""
+    known = ["--format", "$(ORIGIN)|$(REPO_URI) $(RELEASE) $(COMPONENT)", "Created-By: Packages"]
+    lines = proc.output(["apt-get", "indextargets", *known], env=packages.APT_ENV).splitlines()
+    found = [line.removeprefix("Debian|") for line in lines if line.startswith("Debian|")]
+    if not found:
+        raise FerryError(
+            "apt knows no mirror of Debian; check /etc/apt/sources.list, then run apt-get update"
+        )
+    return list(dict.fromkeys(found))
+
+
+def _own_files() -> list[Path]:
+    return sorted(path for path in (HERE / "src").rglob("*") if path.is_file())
+
+
+def _parts(found: list[Path]) -> list[str | bytes | Path]:
+    return [part for path in found for part in (path.name, path)]
+
+
+def _link() -> None:
+    """Link each file of server/qemu/src to its place in the source."""
+    for path in _own_files():
+        place = SOURCE / path.relative_to(HERE / "src")
+        target = os.path.relpath(path, place.parent)
+        if not place.is_symlink() or str(place.readlink()) != target:
+            place.unlink(missing_ok=True)
+            place.symlink_to(target)
+
+
+def _configure(wanted: Base, version: str) -> None:
+    done = OUT / "ferry-configured"
+    identity = files.digest(version, *wanted.configure)
+    if files.read(done) == identity:
+        return
+    shutil.rmtree(OUT, ignore_errors=True)
+    OUT.mkdir(parents=True)
+    tools = ["--meson=/usr/bin/meson", "--ninja=/usr/bin/ninja"]
+    name = f"--with-pkgversion=Debian {version} with Ferry's PTDMA"
+    args: list[str | Path] = [SOURCE / "configure", *wanted.configure, *tools, name]
+    proc.run(args, title="configure QEMU", cwd=OUT, env=_ENV)
+    files.write(done, identity)
+
+
+def _progress() -> Callable[[str], str | None]:
+    """For on_line: how many of how many steps, and the file at hand."""
+
+    def progress(line: str) -> str | None:
+        found = _STEP.match(line.rstrip())
+        return f"{found[1]} {found[2]}" if found else None
+
+    return progress
+
+
+def _check_device() -> None:
+    if f'"{DEVICE}"' not in proc.output([BINARY, "-device", "help"]):
+        raise FerryError(f"{BINARY} was built without the device {DEVICE}; see server/qemu/patches")

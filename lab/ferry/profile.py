@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Emulated servers: server/NAME.toml, checked, and how each looks on QEMU's command line."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import re
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ferry import emulator, machine, paths
+from ferry.errors import FerryError, UsageError
+
+FOLDER = paths.ROOT / "server"
+# The PCI slot of the first function; QEMU's own devices are below.
+FIRST_SLOT = 8
+# Key, least and greatest value.
+_MACHINE = {"cpus": (1, 64), "nodes": (2, 8), "cpu_nodes": (1, 8), "node_mib": (512, 1 << 20)}
+_DMA = {
+    "channels": (1, 16),
+    "channels_per_path": (1, 16),
+    "channel_mb_s": (1, 1_000_000),
+    "path_mb_s": (1, 1_000_000),
+    "total_mb_s": (1, 1_000_000),
+    "descriptor_ns": (0, 1_000_000),
+}
+
+
+@dataclass(frozen=True)
+class Dma:
+    """A server's engine. MB is 10^6 bytes; all in virtual time."""
+
+    channels: int
+    channels_per_path: int
+    channel_mb_s: int
+    path_mb_s: int
+    total_mb_s: int
+    descriptor_ns: int
+
+    def qemu_args(self) -> tuple[str, ...]:
+        """The engine as devices, one function per slot; neighbours share a path."""
+        args = ["-device", f"ptdma-fabric,id=memory,bandwidth={self.total_mb_s}000000"]
+        for path in range(-(-self.channels // self.channels_per_path)):
+            limit = f"bandwidth={self.path_mb_s}000000"
+            args += ["-device", f"ptdma-fabric,id=path{path},parent=memory,{limit}"]
+        for i in range(self.channels):
+            own = f"bandwidth={self.channel_mb_s}000000,descriptor-ns={self.descriptor_ns}"
+            place = f"id=dma{i},addr={FIRST_SLOT + i:#x},fabric=path{i // self.channels_per_path}"
+            args += ["-device", f"{emulator.DEVICE},{place},{own}"]
+        return tuple(args)
+
+
+@dataclass(frozen=True)
+class Profile:
+    """A server: its machine and its engine."""
+
+    name: str
+    summary: str
+    computer: machine.Machine
+    dma: Dma
+
+    def as_machine(self) -> machine.Machine:
+        """What the emulator is to be. Its size never depends on the host: the figures would, too."""
+        need = self.computer.node_mib * self.computer.nodes
+        if need + machine.HOST_RESERVE_MIB > machine.available_mib():
+            raise FerryError(f"profile {self.name} needs {need} MiB of free memory for each VM: free some")
+        program = tuple(emulator.command())
+        return dataclasses.replace(self.computer, program=program, devices=self.dma.qemu_args())
+
+    def as_threads(self) -> machine.Machine:
+        """The same with a CPU for each of the host's, in parallel and in wall time: for ratios only."""
+        cpus = max(2, len(os.sched_getaffinity(0)))
+        return dataclasses.replace(self.as_machine(), icount=False, cpus=cpus)
+
+    def parameters(self) -> dict[str, Any]:
+        """For the record beside a result."""
+        keys = ("cpus", "nodes", "cpu_nodes", "node_mib", "slow_nodes")
+        return {key: getattr(self.computer, key) for key in keys} | dataclasses.asdict(self.dma)
+
+
+def names(folder: Path = FOLDER) -> list[str]:
+    """The profiles there are."""
+    return sorted(path.stem for path in folder.glob("*.toml"))
+
+
+def load(name: str, folder: Path = FOLDER) -> Profile:
+    """Read and check a profile; raises UsageError naming the key that is wrong."""
+    if name not in names(folder):
+        raise UsageError(f"no profile '{name}': choose from {', '.join(names(folder))}")
+    path = folder / f"{name}.toml"
+    try:
+        table = tomllib.loads(path.read_text())
+    except tomllib.TOMLDecodeError as err:
+        raise UsageError(f"{path}: {err}") from err
+    shape = {"summary": str, "machine": dict, "dma": dict}
+    for key in [*shape, *table]:
+        if key not in shape or not isinstance(table.get(key), shape[key]):
+            raise UsageError(f"{path}: '{key}' is missing, unknown, or not what it should be")
+    where = dict(table["machine"])
+    slow = where.pop("slow_nodes", False)
+    if not isinstance(slow, bool):
+        raise UsageError(f"{path}: machine.slow_nodes must be true or false")
+    _check(path, "machine", where, _MACHINE)
+    _check(path, "dma", table["dma"], _DMA)
+    if where["cpu_nodes"] > min(where["nodes"], where["cpus"]):
+        raise UsageError(f"{path}: machine.cpu_nodes must be at most machine.nodes and machine.cpus")
+    computer = machine.Machine(name, icount=True, slow_nodes=slow, **where)
+    return Profile(name, table["summary"], computer, Dma(**table["dma"]))
+
+
+def _check(path: Path, part: str, found: dict[str, Any], ranges: dict[str, tuple[int, int]]) -> None:
+    """Raise UsageError unless exactly the keys of ranges are there, each within its range."""
+    for key in [*found, *ranges]:
+        if key not in ranges:
+            raise UsageError(f"{path}: {part}.{key} is not known: it has {', '.join(ranges)}")
+        least, most = ranges[key]
+        value = found.get(key)
+        if type(value) is not int or not least <= value <= most:
+            raise UsageError(f"{path}: {part}.{key} must be a whole number from {least} to {most}")
+
+
+def store_dma(name: str, dma: Dma, folder: Path = FOLDER) -> None:
+    """Write fitted parameters into a profile, leaving its comments alone."""
+    path = folder / f"{name}.toml"
+    text = path.read_text()
+    for key, value in dataclasses.asdict(dma).items():
+        text = re.sub(rf"(?m)^{key} = .*$", f"{key} = {value}", text)
+    path.write_text(text)

@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Measure the cells of a table: in VMs of an emulated server, several at once, or on this machine.
+
+Under icount a VM's figures depend on nothing but what it is given, so which VM measures which cell is
+decided by the cells alone, never by how many CPUs the host has or how busy they are.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from pathlib import Path
+
+from ferry import bench, cell, files, kbuild, paths, proc, vm
+from ferry.cell import Cell, Found
+from ferry.errors import CommandFailed, FerryError
+from ferry.machine import Machine
+from ferry.progress import Step
+
+OFFLOAD = Path("/sys/kernel/mm/migrate_offload")
+# A VM boots in seconds; more cells than that share its boot.
+CELLS_PER_VM = 12
+BOOT_S = 180.0
+CELL_S = 120.0
+SECONDS_PER_GIB = 240.0
+
+
+@dataclass(frozen=True)
+class Shard:
+    """Cells that one VM measures, by their numbers."""
+
+    number: int
+    flavour: str
+    cells: tuple[tuple[int, Cell], ...]
+
+    @property
+    def limit_s(self) -> float:
+        """The time that it may take on a busy host."""
+        work = sum(CELL_S + each.bytes / (1 << 30) * 3 * SECONDS_PER_GIB for _, each in self.cells)
+        return BOOT_S + work
+
+
+def shards(cells: Sequence[Cell], size: int = CELLS_PER_VM) -> list[Shard]:
+    """The cells by kernel, like beside like; the longest first, so that all VMs end at about one time."""
+    found: list[tuple[str, tuple[tuple[int, Cell], ...]]] = []
+    for flavour in ("vanilla", "ferry"):
+        mine = sorted(
+            (i for i, each in enumerate(cells) if each.flavour == flavour), key=lambda i: cell.key(cells[i])
+        )
+        found += [
+            (flavour, tuple((i, cells[i]) for i in mine[start : start + size]))
+            for start in range(0, len(mine), size)
+        ]
+    found.sort(key=lambda each: -sum(part.bytes for _, part in each[1]))
+    return [Shard(number, *each) for number, each in enumerate(found)]
+
+
+def in_vms(cells: Sequence[Cell], machine: Machine) -> tuple[list[Found], dict[str, str]]:
+    """Measure cells. Returns them in order, and the kernels' releases.
+
+    As many VMs run at a time as the host has CPUs, but one alone if it is wall time that they measure.
+    Raises FerryError at the first VM that fails; no other is left running.
+    """
+    plan = shards(cells)
+    kernels = {name: kbuild.build(name) for name in dict.fromkeys(shard.flavour for shard in plan)}
+    migbench = bench.build_migbench()
+    found: dict[int, Found] = {}
+    with Step(f"measure {len(cells)} cells in {len(plan)} VMs ({machine.name})") as step:
+
+        def measure(shard: Shard) -> dict[int, Found]:
+            job = vm.Job(
+                cell.script(shard.cells),
+                shard.limit_s,
+                programs={"bin/migbench": migbench},
+                name=f"console-{shard.number}",
+            )
+            result = vm.run(kernels[shard.flavour], machine, job)
+            if result.status:
+                raise FerryError(f"a bench ended early: {result.output.strip()[-200:]}")
+            return cell.parse(result.records, cells)
+
+        for part in _all(measure, plan, len(os.sched_getaffinity(0)) if machine.icount else 1):
+            found |= part
+            step.update(f"{len(found)}/{len(cells)}")
+    missing = [each.title for i, each in enumerate(cells) if i not in found]
+    if missing:
+        raise FerryError(f"the bench said nothing of {missing[0]}; see {paths.LOGS}/console-*.log")
+    return [found[i] for i in range(len(cells))], {name: each.release for name, each in kernels.items()}
+
+
+def _all(
+    measure: Callable[[Shard], dict[int, Found]], plan: Sequence[Shard], at_once: int
+) -> Iterator[dict[int, Found]]:
+    """What each shard found, as they end. If one fails, or the user has enough, the others are ended."""
+    vm.cancelled.clear()
+    with ThreadPoolExecutor(at_once) as pool:
+        waiting = {pool.submit(measure, shard) for shard in plan}
+        try:
+            while waiting:
+                done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
+                for each in done:
+                    yield each.result()
+        except BaseException:
+            vm.cancelled.set()
+            pool.shutdown(cancel_futures=True)
+            raise
+
+
+def here(cells: Sequence[Cell]) -> tuple[list[Found], dict[str, str]]:
+    """Measure cells on this machine, which runs a Ferry kernel: with none active it migrates as vanilla.
+
+    Whatever happens, none is active afterwards.
+    """
+    if os.geteuid():
+        raise FerryError("choosing an engine needs root: run ./ferry table --here as root")
+    if not OFFLOAD.is_dir():
+        raise FerryError(f"{OFFLOAD} is missing: boot a kernel with Ferry (make deb), or leave out --here")
+    migbench = bench.build_migbench()
+    with tempfile.TemporaryDirectory(prefix="here-", dir=paths.BUILD) as folder:
+        job, result = Path(folder, "job.sh"), Path(folder, "result")
+        numbered = sorted(enumerate(cells), key=lambda each: cell.key(each[1]))
+        restore = "trap 'echo none >$OFFLOAD/active; use_policy 0 0' EXIT"
+        job.write_text(f"{(vm.GUEST / 'lib.sh').read_text()}\n{restore}\n{cell.script(numbered)}\n")
+        env = {"PATH": f"{migbench.parent}:{os.environ['PATH']}"}
+        command: list[str | Path] = ["sh", "-c", 'exec 3>"$1"; . "$2"', "sh", result, job]
+        try:
+            proc.run(command, title=f"measure {len(cells)} cells on this machine", log="here", env=env)
+        except CommandFailed as err:
+            raise _reason(result) or err from None
+        found = cell.parse(result.read_text().splitlines(), cells)
+    return [found[i] for i in range(len(cells))], {"here": os.uname().release}
+
+
+def _reason(result: Path) -> FerryError | None:
+    """Why a job gave up, if it said so."""
+    for record in (files.read(result) or "").splitlines():
+        if record.startswith("error "):
+            return FerryError(record.removeprefix("error "))
+    return None

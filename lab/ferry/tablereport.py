@@ -1,0 +1,259 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Tables for people: on the terminal, as a plot each, and all of them in one HTML page.
+
+They are made from the JSON files in out/ alone, so a report can be made again without measuring.
+"""
+
+from __future__ import annotations
+
+import base64
+import html
+import io
+import json
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.table import Table
+
+from ferry import files, paths, report
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+Json = dict[str, Any]
+
+# Heading and how a cell shows it.
+COLUMNS: tuple[tuple[str, Callable[[Json], str]], ...] = (
+    ("folio", lambda cell: report.size(cell["folio_kib"])),
+    ("engine", lambda cell: engine(cell)),
+    ("batch, pages", lambda cell: f"{cell['batch_pages']:,}" if "batch_pages" in cell else ""),
+    ("folios", lambda cell: f"{cell['folios']:,}"),
+    ("GB/s", lambda cell: f"{cell['gbps']:.3f}"),
+    ("ratio", lambda cell: _ratio(cell.get("ratio"))),
+    ("published", lambda cell: _ratio(cell.get("published_ratio"))),
+    ("residual", lambda cell: residual(cell)),
+    ("migrate_pages, cycles/page", lambda cell: _us(cell.get("migrate_cycles_per_page"))),
+    ("copies, cycles/page", lambda cell: _us(cell.get("copy_cycles_per_page"))),
+    ("share", lambda cell: _percent(cell.get("copy_share"))),
+    ("published", lambda cell: _percent(cell.get("published_copy_share"))),
+    ("first folio us", lambda cell: _us(cell.get("first_folio_us"))),
+    ("published", lambda cell: _us(cell.get("published_first_folio_us"))),
+    ("inaccessible us p50 / p99 / max", lambda cell: _away(cell.get("inaccessible_us"))),
+    (
+        "read a page, cycles: uncached / cached / moved",
+        lambda cell: _access(cell.get("access_cycles_per_page")),
+    ),
+)
+
+
+def engine(cell: Json) -> str:
+    """An engine as the tables name it."""
+    many = cell.get("channels") or cell.get("threads")
+    return f"{cell['engine']} x{many}" if many else str(cell["engine"])
+
+
+def residual(cell: Json) -> str:
+    """How much more than published."""
+    if cell["engine"] == "vanilla" or "published_ratio" not in cell:
+        return ""
+    return f"{(cell['ratio'] / cell['published_ratio'] - 1) * 100:+.0f} %"
+
+
+def _ratio(value: float | None) -> str:
+    return "" if value is None else f"{value:.2f}x"
+
+
+def _us(value: float | None) -> str:
+    return "" if value is None else f"{value:,.0f}"
+
+
+def _percent(value: float | None) -> str:
+    return "" if value is None else f"{value * 100:.0f} %"
+
+
+def _away(value: dict[str, float] | None) -> str:
+    return " / ".join(_us(value[key]) for key in ("p50", "p99", "max")) if value else ""
+
+
+def _access(value: dict[str, float] | None) -> str:
+    return " / ".join(_us(value[key]) for key in ("uncached", "cached", "post_move")) if value else ""
+
+
+def columns(result: Json) -> list[tuple[str, Callable[[Json], str]]]:
+    """The columns that say something about at least one cell."""
+    return [column for column in COLUMNS if any(column[1](cell) for cell in result["cells"])]
+
+
+def title(result: Json) -> str:
+    """What, and on what."""
+    kind = "" if result["profile"] == "here" else "emulated "
+    part = ", a part of it" if result["quick"] else ""
+    return f"{result['table']}: {result['title']} ({kind}{result['profile']}{part})"
+
+
+def as_table(result: Json) -> Table:
+    """For the terminal."""
+    found = Table(title=title(result), title_justify="left")
+    for name, _ in columns(result):
+        found.add_column(name, justify="left" if name in ("folio", "engine") else "right")
+    cells = result["cells"]
+    for i, cell in enumerate(cells):
+        last = i + 1 == len(cells) or cells[i + 1]["folio_kib"] != cell["folio_kib"]
+        found.add_row(*(show(cell) for _, show in columns(result)), end_section=last)
+    return found
+
+
+def write(folder: Path = paths.OUT) -> list[Path]:
+    """A plot for each result in a folder, and the page with all of them."""
+    results = [json.loads(path.read_text()) for path in sorted(folder.glob("table-*.json"))]
+    made, parts = [], []
+    for result in results:
+        picture = _picture(result)
+        path = folder / f"table-{result['table']}.png"
+        path.write_bytes(picture)
+        made.append(path)
+        parts.append(_section(result, picture))
+    page = folder / "tables.html"
+    files.write(page, _PAGE.replace("@BODY@", "\n".join(parts)))
+    return [*made, page]
+
+
+# --- plots ---
+
+
+def _picture(result: Json) -> bytes:
+    """A PNG: what is plotted follows from what the cells have."""
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    from matplotlib import pyplot
+
+    folios = list(dict.fromkeys(cell["folio_kib"] for cell in result["cells"]))
+    draw = _plot_channels
+    if any("first_folio_us" in cell for cell in result["cells"]):
+        draw = _plot_batches
+    elif result["table"] in ("mtcopy", "userspace", "v1-cycles"):
+        draw = _plot_folios
+    figure, axes = pyplot.subplots(
+        1, len(folios), figsize=(max(6.0, 3.2 * len(folios)), 4), layout="constrained", squeeze=False
+    )
+    for place, folio in zip(axes[0], folios, strict=True):
+        cells = [cell for cell in result["cells"] if cell["folio_kib"] == folio]
+        draw(place, cells)
+        place.set_title(f"{report.size(folio)} folios")
+        place.spines[["top", "right"]].set_visible(False)
+    axes[0][0].set_ylabel("throughput, vanilla = 1")
+    axes[0][-1].legend(fontsize="small")
+    figure.suptitle(title(result), fontsize="medium")
+    out = io.BytesIO()
+    # No version of the library in the file: equal figures, equal bytes.
+    figure.savefig(out, format="png", dpi=110, metadata={"Software": None})
+    pyplot.close(figure)
+    return out.getvalue()
+
+
+def _plot_channels(axes: Axes, cells: list[Json]) -> None:
+    """Ratio by channels: posted, measured, Ferry's."""
+    dma = [cell for cell in cells if cell["engine"] == "dma"]
+    lines = (
+        ("posted", [(c["channels"], c["published_ratio"]) for c in dma if "published_ratio" in c], "k--x"),
+        ("the same, emulated", [(c["channels"], c["ratio"]) for c in dma], "C0-o"),
+        ("Ferry, emulated", [(c["channels"], c["ratio"]) for c in cells if c["engine"] == "ferry"], "C1-s"),
+    )
+    for label, points, style in lines:
+        if points:
+            axes.plot(*zip(*points, strict=True), style, label=label, markersize=4)
+    axes.axhline(1.0, color="grey", linewidth=0.8)
+    axes.set_xlabel("channels")
+    axes.set_ylim(bottom=0)
+
+
+def _plot_batches(axes: Axes, cells: list[Json]) -> None:
+    """Ratio by first-folio latency: the trade that batches make, and where Ferry is."""
+    for i, count in enumerate(dict.fromkeys(c["channels"] for c in cells if "channels" in c)):
+        mine = [cell for cell in cells if cell.get("channels") == count]
+        batches = [(c["first_folio_us"], c["ratio"]) for c in mine if c["engine"] == "dma"]
+        if batches:
+            axes.plot(*zip(*batches, strict=True), f"C{i}-o", label=f"batches, x{count}", markersize=4)
+        for cell in (c for c in mine if c["engine"] == "ferry"):
+            axes.plot(
+                cell["first_folio_us"], cell["ratio"], f"C{i}*", label=f"Ferry, x{count}", markersize=11
+            )
+    axes.set_xscale("log")
+    axes.set_xlabel("first folio usable after, us")
+    axes.axhline(1.0, color="grey", linewidth=0.8)
+    axes.set_ylim(bottom=0)
+
+
+def _plot_folios(axes: Axes, cells: list[Json]) -> None:
+    """Ratio by folios per call, measured and posted."""
+    names = [name for name in dict.fromkeys(engine(cell) for cell in cells) if name != "vanilla"]
+    for i, name in enumerate(names):
+        mine = [cell for cell in cells if engine(cell) == name]
+        axes.plot(
+            [c["folios"] for c in mine], [c["ratio"] for c in mine], f"C{i}-o", label=name, markersize=4
+        )
+        posted = [(c["folios"], c["published_ratio"]) for c in mine if "published_ratio" in c]
+        if posted:
+            axes.plot(*zip(*posted, strict=True), f"C{i}--x", label=f"{name}, posted", markersize=4)
+    axes.set_xscale("log", base=2)
+    axes.set_xlabel("folios per call")
+    axes.axhline(1.0, color="grey", linewidth=0.8)
+    axes.set_ylim(bottom=0)
+
+
+# --- the page ---
+
+_PAGE = """<!DOCTYPE html>
+<html lang="en"><head><meta charset="utf-8"><title>Ferry: published tables, repeated</title>
+<style>
+body { font: 15px/1.45 sans-serif; max-width: 75em; margin: 2em auto; padding: 0 1em; color: #222 }
+table { border-collapse: collapse; margin: 1em 0; font-size: 13px }
+th, td { padding: 2px 10px; text-align: right; border-bottom: 1px solid #ddd }
+th { border-bottom: 2px solid #888 } td:nth-child(-n+2), th:nth-child(-n+2) { text-align: left }
+tr.vanilla { background: #f2f2f2 } tr.ferry { font-weight: bold } tr.first td { border-top: 2px solid #888 }
+img { max-width: 100% } dl { display: grid; grid-template-columns: max-content auto; gap: 0 1em }
+dt { color: #666 } dd { margin: 0 }
+</style></head><body>
+<h1>Ferry: published tables, repeated</h1>
+<p>Figures of an emulated server are virtual time: one instruction is one nanosecond, and a copy by the
+engine takes modelled time. Compare ratios to vanilla, never GB/s, with a real machine.
+<b>dma</b> is the earlier design (unmap a batch, copy it all with whole folios for each channel, wait,
+remap), made by Ferry's own kernel with such settings; <b>ferry</b> is Ferry as it is set by default;
+<b>cpu</b> copies each batch with the CPU. "Residual" is how much the measured ratio exceeds the
+published one. Every byte that was moved was verified.</p>
+@BODY@
+</body></html>
+"""
+
+
+def _section(result: Json, picture: bytes) -> str:
+    shown = columns(result)
+    head = "".join(f"<th>{html.escape(name)}</th>" for name, _ in shown)
+    rows, before = [], None
+    for cell in result["cells"]:
+        kind = f"{cell['engine']}{'' if cell['folio_kib'] == before else ' first'}"
+        before = cell["folio_kib"]
+        data = "".join(f"<td>{html.escape(show(cell))}</td>" for _, show in shown)
+        rows.append(f'<tr class="{kind}">{data}</tr>')
+    source = result["source"]
+    link = f'<a href="{html.escape(source["link"])}">{html.escape(source["title"])}</a>'
+    image = base64.b64encode(picture).decode()
+    return (
+        f"<h2>{html.escape(title(result))}</h2>\n"
+        f"<p>Published: {link}, {html.escape(source['author'])}; {html.escape(source['machine'])}.</p>\n"
+        f"<p>{html.escape(result['note'])}</p>\n"
+        f'<img alt="plot of {result["table"]}" src="data:image/png;base64,{image}">\n'
+        f"<table><tr>{head}</tr>\n" + "\n".join(rows) + "</table>\n" + _facts(result)
+    )
+
+
+def _facts(result: Json) -> str:
+    known: Iterable[tuple[str, object]] = {
+        "command": f"./ferry table {result['table']}{' --quick' if result['quick'] else ''}",
+        **{f"kernel, {name}": release for name, release in result["kernels"].items()},
+        **result["parameters"],
+    }.items()
+    items = "".join(f"<dt>{html.escape(key)}</dt><dd>{html.escape(str(value))}</dd>" for key, value in known)
+    return f"<dl>{items}</dl>"

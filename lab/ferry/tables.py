@@ -1,0 +1,288 @@
+# SPDX-License-Identifier: GPL-2.0
+"""The published experiments: which cells each has, and the posted figures beside them."""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from ferry.bench import parse_size
+from ferry.cell import PAGE, Cell, Found
+from ferry.errors import UsageError
+
+# 48 folios of 2M: as many for each of 1, 2, 4, 8, 12 or 16 channels.
+THROUGHPUT_BYTES = 96 << 20
+BATCH_BYTES = 256 << 20
+MTCOPY_BYTES = 256 << 20
+WALL_RUNS = 5
+
+
+@dataclass(frozen=True)
+class Posted:
+    """What was posted of a cell."""
+
+    ratio: float | None = None  # to vanilla
+    first_us: float | None = None
+    share: float | None = None
+
+
+NOTHING = Posted()
+
+
+@dataclass(frozen=True)
+class Table:
+    """An experiment."""
+
+    name: str
+    title: str
+    source: str  # in published.toml
+    cells: Callable[[dict[str, Any], bool], list[Cell]]
+    published: Callable[[dict[str, Any], Cell], Posted]
+    wall_time: bool = False  # real threads and caches instead of icount: ratios only
+    note: str = ""
+
+
+def published() -> dict[str, Any]:
+    """The posted figures."""
+    return tomllib.loads(Path(__file__).with_name("published.toml").read_text())
+
+
+def get(name: str) -> Table:
+    """A table by its name; raises UsageError."""
+    if name not in TABLES:
+        raise UsageError(f"no table '{name}': choose from {', '.join(TABLES)}")
+    return TABLES[name]
+
+
+def compare(table: Table, found: Sequence[Found]) -> list[Found]:
+    """Each cell with its ratio to vanilla, of equal folios and the most of them, and the posted figures."""
+    known = published()[table.source]
+    base: dict[str, Found] = {}
+    for each in found:
+        if each.cell.engine == "vanilla":
+            old = base.setdefault(each.cell.folio, each)
+            base[each.cell.folio] = max(old, each, key=lambda one: one.cell.folios)
+    compared = []
+    for each in found:
+        same = [one for one in found if one.cell.engine == "vanilla" and _alike(one.cell, each.cell)]
+        vanilla = (same or [base[each.cell.folio]])[0]
+        if each.cell.engine == "vanilla":
+            vanilla = base[each.cell.folio]
+        posted = table.published(known, each.cell)
+        compared.append(
+            replace(
+                each,
+                ratio=_speed(each) / _speed(vanilla),
+                published_ratio=posted.ratio,
+                published_first_us=posted.first_us,
+                published_share=posted.share,
+            )
+        )
+    return compared
+
+
+def _speed(one: Found) -> float:
+    """What ratios are of: throughput, or where it was counted, migrate_pages() per cycle."""
+    return 1 / one.cycles[0] if one.cycles else one.row.gbps
+
+
+def _alike(one: Cell, other: Cell) -> bool:
+    return (one.folio, one.folios) == (other.folio, other.folios)
+
+
+# --- v5-throughput ---
+
+
+def throughput_cells(
+    folios: Sequence[str],
+    channels: Sequence[int],
+    engines: Sequence[str] = ("vanilla", "cpu", "dma", "ferry"),
+) -> list[Cell]:
+    """Equal bytes in folios of each size with each engine; the earlier design takes them in one batch."""
+    cells = []
+    for folio in folios:
+        count = THROUGHPUT_BYTES // parse_size(folio)
+        batch = THROUGHPUT_BYTES // PAGE
+        if "vanilla" in engines:
+            cells.append(Cell("vanilla", folio, count))
+        if "cpu" in engines:
+            cells.append(Cell("cpu", folio, count, batch_pages=batch))
+        cells += [Cell("dma", folio, count, each, batch) for each in channels if "dma" in engines]
+        cells += [Cell("ferry", folio, count, each) for each in channels if "ferry" in engines]
+    return cells
+
+
+def _throughput(known: dict[str, Any], quick: bool) -> list[Cell]:
+    every = known["throughput"]
+    folios = ["4K", "64K", "2M"] if quick else every["folios"]
+    return throughput_cells(folios, (1, 4, 16) if quick else [int(each) for each in every["dma"]])
+
+
+def _throughput_published(known: dict[str, Any], cell: Cell) -> Posted:
+    every = known["throughput"]
+    if cell.engine not in ("vanilla", "dma"):
+        return NOTHING
+    place = every["folios"].index(cell.folio)
+    row = every["vanilla"] if cell.engine == "vanilla" else every["dma"][str(cell.channels)]
+    return Posted(row[place] / every["vanilla"][place])
+
+
+# --- v5-batch ---
+
+
+def _batch(known: dict[str, Any], quick: bool) -> list[Cell]:
+    cells = []
+    for folio in ("4K", "2M"):
+        pages = known["batch"][folio]["pages"]
+        channels = [int(each) for each in known["batch"][folio]["gbps"]]
+        counts = known["vanilla"][folio]["folios"]
+        total = BATCH_BYTES
+        if quick:
+            pages, counts, channels, total = pages[::3], counts[::3], [1, 16], BATCH_BYTES // 4
+            pages = [each for each in pages if each * PAGE <= total]
+        count = total // parse_size(folio)
+        counts = sorted({each for each in counts if each <= count} | {count})
+        cells += [Cell("vanilla", folio, each, latency=True) for each in counts]
+        for each in channels:
+            cells += [Cell("dma", folio, count, each, batch, latency=True) for batch in pages]
+            cells.append(Cell("ferry", folio, count, each, latency=True))
+    return cells
+
+
+def _batch_published(known: dict[str, Any], cell: Cell) -> Posted:
+    vanilla = known["vanilla"][cell.folio]
+    if cell.engine == "vanilla":
+        if cell.folios not in vanilla["folios"]:
+            return NOTHING
+        place = vanilla["folios"].index(cell.folios)
+        return Posted(vanilla["gbps"][place] / vanilla["gbps"][-1], vanilla["first_us"][place])
+    if cell.engine != "dma":
+        return NOTHING
+    every = known["batch"][cell.folio]
+    place = every["pages"].index(cell.batch_pages)
+    channels = str(cell.channels)
+    return Posted(every["gbps"][channels][place] / vanilla["gbps"][-1], every["first_us"][channels][place])
+
+
+# --- v1-cycles ---
+
+
+def _cycles(known: dict[str, Any], quick: bool) -> list[Cell]:
+    """Base pages, all of a size in one batch; 1 GB of them does not fit into an emulated node."""
+    cells = []
+    for pages in (1, 512) if quick else (1, 512, 65536):
+        cells += [
+            Cell("vanilla", "4K", pages, cycles=True),
+            Cell("cpu", "4K", pages, batch_pages=pages, cycles=True),
+            Cell("dma", "4K", pages, channels=1, batch_pages=pages, cycles=True),
+        ]
+    return cells
+
+
+def _cycles_published(known: dict[str, Any], cell: Cell) -> Posted:
+    place = known["pages"].index(cell.folios)
+    every = known["migrate_pages"]
+    ratio = every["vanilla"][place] / every[cell.engine][place]
+    return Posted(None if cell.engine == "vanilla" else ratio, share=known["copy_share"][cell.engine][place])
+
+
+# --- userspace ---
+
+
+def _userspace(known: dict[str, Any], quick: bool) -> list[Cell]:
+    """One page, what fits into a cache, and what does not."""
+    cells = []
+    for folios in (1, 512) if quick else (1, 512, 65536):
+        how: dict[str, Any] = {"access": True, "runs": WALL_RUNS}
+        cells += [
+            Cell("vanilla", "4K", folios, **how),
+            Cell("cpu", "4K", folios, batch_pages=folios, **how),
+            Cell("dma", "4K", folios, channels=1, batch_pages=folios, **how),
+            Cell("ferry", "4K", folios, channels=1, **how),
+        ]
+    return cells
+
+
+def _userspace_published(known: dict[str, Any], cell: Cell) -> Posted:
+    every = known["userspace"]
+    if cell.engine not in ("cpu", "dma") or cell.folios not in every["pages"]:
+        return NOTHING
+    place = every["pages"].index(cell.folios)
+    return Posted(every["vanilla"][place] / every[cell.engine][place])
+
+
+# --- mtcopy ---
+
+
+def _mtcopy(known: dict[str, Any], quick: bool) -> list[Cell]:
+    """As many threads as there are CPUs; emulated ones are the host's."""
+    cpus = len(os.sched_getaffinity(0))
+    cells = []
+    for folio in ("64K", "2M"):
+        threads = [int(each) for each in known[folio]["threads"] if int(each) <= max(2, cpus)]
+        counts = known[folio]["folios"]
+        most = (MTCOPY_BYTES >> (2 if quick else 0)) // parse_size(folio)
+        for count in [each for each in counts if each <= most][:: 2 if quick else 1]:
+            cells.append(Cell("vanilla", folio, count, runs=WALL_RUNS))
+            cells += [Cell("mtcopy", folio, count, threads=each, runs=WALL_RUNS) for each in threads]
+    return cells
+
+
+def _mtcopy_published(known: dict[str, Any], cell: Cell) -> Posted:
+    every = known[cell.folio]
+    place = every["folios"].index(cell.folios)
+    row = every["vanilla"] if cell.engine == "vanilla" else every["threads"][str(cell.threads)]
+    if cell.engine == "vanilla":
+        return Posted(row[place] / row[-1])
+    return Posted(row[place] / every["vanilla"][place])
+
+
+TABLES = {
+    table.name: table
+    for table in (
+        Table(
+            "v5-throughput",
+            "Throughput by folio size and number of channels",
+            "v5",
+            _throughput,
+            _throughput_published,
+        ),
+        Table(
+            "v5-batch",
+            "Throughput and first-folio latency by batch size",
+            "v5",
+            _batch,
+            _batch_published,
+        ),
+        Table(
+            "v1-cycles",
+            "Cycles of migrate_pages() per page, and the share of the copies",
+            "v1",
+            _cycles,
+            _cycles_published,
+            note="Vanilla's copies lie between other work, where no tracepoint sees them: no share is shown.",
+        ),
+        Table(
+            "userspace",
+            "What a move costs a program, and what reading a page costs before and after it",
+            "userspace",
+            _userspace,
+            _userspace_published,
+            wall_time=True,
+            note="An emulated CPU has no caches: there, what a read costs says nothing. Use --here.",
+        ),
+        Table(
+            "mtcopy",
+            "Throughput by number of folios and copying threads",
+            "mtcopy",
+            _mtcopy,
+            _mtcopy_published,
+            wall_time=True,
+            note="Wall time of an emulator on a host that may be busy: compare ratios only.",
+        ),
+    )
+}

@@ -1,0 +1,796 @@
+/*
+ * AMD PTDMA, a PCI function that copies memory
+ *
+ * One function is one channel: it takes descriptors from a ring in memory, one
+ * at a time and in order. See docs/specs/ptdma.rst.
+ *
+ * A copy takes virtual time and no time of a virtual CPU. Under -icount this
+ * makes a machine whose every run is the same.
+ *
+ * SPDX-License-Identifier: GPL-2.0-or-later
+ */
+
+#include "qemu/osdep.h"
+#include <math.h>
+#include "qemu/log.h"
+#include "qemu/module.h"
+#include "qemu/queue.h"
+#include "qemu/timer.h"
+#include "qemu/units.h"
+#include "qapi/error.h"
+#include "qapi/visitor.h"
+#include "hw/pci/msix.h"
+#include "hw/pci/pci.h"
+#include "hw/qdev-properties.h"
+#include "hw/register.h"
+#include "migration/vmstate.h"
+#include "trace.h"
+
+#define TYPE_PTDMA "amd-ptdma"
+OBJECT_DECLARE_SIMPLE_TYPE(PTDMAState, PTDMA)
+
+#define TYPE_PTDMA_FABRIC "ptdma-fabric"
+OBJECT_DECLARE_SIMPLE_TYPE(PTDMAFabric, PTDMA_FABRIC)
+
+#define PTDMA_DEVICE_ID     0x1498
+#define PTDMA_BAR           2
+#define PTDMA_MSIX_BAR      4
+#define PTDMA_BAR_SIZE      (64 * KiB)
+
+/* Events per turn of a clock, so that no guest can keep it */
+#define PTDMA_MAX_EVENTS    64
+
+/* Longer copies are made in pieces, so that no event takes long */
+#define PTDMA_PIECE         (4 * MiB)
+
+/* The registers of the function, from the start of the BAR */
+REG32(QUEUE_PRIO, 0x00)
+REG32(REQID_CONFIG, 0x04)
+REG32(TIMEOUT, 0x08)
+REG32(VERSION, 0x10)
+    FIELD(VERSION, NUMBER, 0, 6)
+    FIELD(VERSION, QUEUES, 15, 4)
+#define PTDMA_FUNCTION_SIZE 0x14
+
+/* The registers of its one queue */
+#define PTDMA_QUEUE         0x1000
+REG32(CONTROL, 0x000)
+    FIELD(CONTROL, RUN, 0, 1)
+    FIELD(CONTROL, HALT, 1, 1)
+    FIELD(CONTROL, SIZE, 3, 5)
+    FIELD(CONTROL, BASE_HI, 16, 16)
+REG32(TAIL, 0x004)
+REG32(HEAD, 0x008)
+REG32(INT_ENABLE, 0x00c)
+REG32(INT_STATUS, 0x010)
+    FIELD(INT_STATUS, COMPLETION, 0, 1)
+    FIELD(INT_STATUS, ERROR, 1, 1)
+    FIELD(INT_STATUS, STOPPED, 2, 1)
+    FIELD(INT_STATUS, EMPTY, 3, 1)
+REG32(STATUS, 0x100)
+REG32(INT_STATUS_COPY, 0x104)
+REG32(CONFIG, 0x120)
+#define PTDMA_QUEUE_SIZE    0x124
+
+#define PTDMA_CLOCK         0x6004
+REG32(CLOCK_GATE, 0x00)
+#define PTDMA_CLOCK_SIZE    0x04
+
+/* A descriptor: eight little-endian words */
+#define PTDMA_DESC_SIZE     32
+REG32(DESC_COMMAND, 0x00)
+    FIELD(DESC_COMMAND, INTERRUPT, 1, 1)
+    FIELD(DESC_COMMAND, FUNCTION, 5, 15)
+    FIELD(DESC_COMMAND, ENGINE, 20, 4)
+REG32(DESC_LENGTH, 0x04)
+REG32(DESC_SRC_LO, 0x08)
+REG32(DESC_SRC_HI, 0x0c)
+    FIELD(DESC_SRC_HI, ADDRESS, 0, 16)
+    FIELD(DESC_SRC_HI, MEMORY, 16, 2)
+REG32(DESC_DST_LO, 0x10)
+REG32(DESC_DST_HI, 0x14)
+    FIELD(DESC_DST_HI, ADDRESS, 0, 16)
+    FIELD(DESC_DST_HI, MEMORY, 16, 2)
+
+#define PTDMA_ENGINE_PASSTHROUGH 5
+
+/* Codes for the STATUS register */
+enum {
+    PTDMA_OK = 0,
+    PTDMA_ILLEGAL_ENGINE = 1,
+    PTDMA_ILLEGAL_FUNCTION = 3,
+    PTDMA_ILLEGAL_LENGTH = 9,
+    PTDMA_ILLEGAL_MEMORY = 12,
+    PTDMA_READ_FAILED = 19,
+    PTDMA_WRITE_FAILED = 38,
+    PTDMA_LAST_CODE = 63,
+};
+
+typedef enum {
+    PTDMA_IDLE,
+    PTDMA_SETUP,        /* the time that each descriptor takes */
+    PTDMA_MOVING,       /* the time that its bytes take */
+} PTDMAPhase;
+
+/*
+ * What happens next to functions that influence each other. There is one timer
+ * for all of them, and it is set last: under -icount with sleep=off, to set a
+ * timer while all CPUs are idle makes time jump to it at once.
+ */
+typedef struct PTDMAClock {
+    QEMUTimer timer;
+    QLIST_HEAD(, PTDMAState) busy;
+} PTDMAClock;
+
+/*
+ * A part of the way to memory, which functions share, and on to its parent,
+ * which this fabric shares with others
+ */
+struct PTDMAFabric {
+    DeviceState parent_obj;
+
+    PTDMAFabric *parent;
+    PTDMAClock clock;       /* used if there is no parent */
+    uint64_t bandwidth;     /* bytes per second; 0: no limit */
+    unsigned nr_moving;     /* functions, also those of fabrics below */
+};
+
+struct PTDMAState {
+    PCIDevice parent_obj;
+
+    MemoryRegion bar;
+    RegisterInfoArray *blocks[3];
+    RegisterInfo function_info[PTDMA_FUNCTION_SIZE / 4];
+    RegisterInfo queue_info[PTDMA_QUEUE_SIZE / 4];
+    RegisterInfo clock_info[PTDMA_CLOCK_SIZE / 4];
+    uint32_t function_regs[PTDMA_FUNCTION_SIZE / 4];
+    uint32_t regs[PTDMA_QUEUE_SIZE / 4];
+    uint32_t clock_regs[PTDMA_CLOCK_SIZE / 4];
+    bool irq_level;
+
+    /* The descriptor in hand */
+    PTDMAPhase phase;
+    QLIST_ENTRY(PTDMAState) next;
+    int64_t due;            /* when the phase, or the piece, ends */
+    uint32_t at;            /* low half of its address */
+    uint32_t desc[PTDMA_DESC_SIZE / 4];
+    uint64_t offset;        /* of the piece in hand */
+    uint64_t piece;         /* its length */
+    double left;            /* bytes of it that still need time */
+    double rate;            /* bytes per nanosecond, since @since */
+    int64_t since;
+    uint8_t planned_error;
+    bool irq_lost;
+
+    /* Properties: the model */
+    PTDMAFabric *fabric;
+    PTDMAClock own_clock;   /* used if there is no fabric */
+    uint64_t bandwidth;     /* bytes per second; 0: no limit */
+    uint32_t descriptor_ns;
+
+    /* Properties: faults, counted down by each descriptor; 0: never */
+    uint32_t error_at;
+    uint8_t error_code;
+    uint32_t stall_at;
+    uint32_t lose_irq_at;
+    bool stalled;
+
+    uint8_t *buffer;
+};
+
+static void ptdma_start_next(PTDMAState *s);
+
+/* --- time --- */
+
+static int64_t ptdma_now(void)
+{
+    return qemu_clock_get_ns(QEMU_CLOCK_VIRTUAL);
+}
+
+static PTDMAClock *ptdma_clock(PTDMAState *s)
+{
+    PTDMAFabric *f = s->fabric;
+
+    if (!f) {
+        return &s->own_clock;
+    }
+    while (f->parent) {
+        f = f->parent;
+    }
+    return &f->clock;
+}
+
+/* The function to which something happens first; NULL: nothing will */
+static PTDMAState *ptdma_first(const PTDMAClock *clock)
+{
+    PTDMAState *s, *first = NULL;
+
+    QLIST_FOREACH(s, &clock->busy, next) {
+        if (!s->stalled && (!first || s->due < first->due)) {
+            first = s;
+        }
+    }
+    return first;
+}
+
+static void ptdma_set_timer(PTDMAClock *clock)
+{
+    const PTDMAState *first = ptdma_first(clock);
+
+    if (first) {
+        timer_mod(&clock->timer, first->due);
+    } else {
+        timer_del(&clock->timer);
+    }
+}
+
+/* Bytes per nanosecond; 0: no limit */
+static double ptdma_rate(const PTDMAState *s)
+{
+    double rate = s->bandwidth / 1e9;
+    const PTDMAFabric *f;
+
+    for (f = s->fabric; f; f = f->parent) {
+        double share = f->bandwidth / 1e9 / f->nr_moving;
+
+        if (share && (!rate || share < rate)) {
+            rate = share;
+        }
+    }
+    return rate;
+}
+
+/* Plan the end of the piece in hand at today's rate */
+static void ptdma_set_rate(PTDMAState *s, int64_t now)
+{
+    if (s->rate) {
+        s->left = MAX(0, s->left - s->rate * (now - s->since));
+    }
+    s->since = now;
+    s->rate = ptdma_rate(s);
+    s->due = now + (s->rate ? ceil(s->left / s->rate) : 0);
+}
+
+/* One more, or one less, moves: the others get less or more from now on */
+static void ptdma_count(PTDMAState *s, int change, int64_t now)
+{
+    PTDMAFabric *f;
+    PTDMAState *other;
+
+    for (f = s->fabric; f; f = f->parent) {
+        f->nr_moving += change;
+    }
+    QLIST_FOREACH(other, &ptdma_clock(s)->busy, next) {
+        if (other != s && other->phase == PTDMA_MOVING) {
+            ptdma_set_rate(other, now);
+        }
+    }
+}
+
+/* The function has nothing in hand from here on */
+static void ptdma_leave(PTDMAState *s)
+{
+    PTDMAPhase before = s->phase;
+
+    if (before == PTDMA_IDLE) {
+        return;
+    }
+    s->phase = PTDMA_IDLE;
+    s->stalled = false;
+    QLIST_REMOVE(s, next);
+    if (before == PTDMA_MOVING) {
+        ptdma_count(s, -1, ptdma_now());
+    }
+}
+
+/* --- interrupts --- */
+
+static void ptdma_update_irq(PTDMAState *s)
+{
+    PCIDevice *pci = PCI_DEVICE(s);
+    bool level = s->regs[R_INT_STATUS] & s->regs[R_INT_ENABLE];
+
+    if (level && !s->irq_level) {
+        trace_ptdma_irq(DEVICE(s)->canonical_path, s->regs[R_INT_STATUS],
+                        s->irq_lost);
+        if (!s->irq_lost && msix_enabled(pci)) {
+            msix_notify(pci, 0);
+        }
+        s->irq_lost = false;
+    }
+    s->irq_level = level;
+}
+
+static void ptdma_raise(PTDMAState *s, uint32_t status)
+{
+    s->regs[R_INT_STATUS] |= status;
+    ptdma_update_irq(s);
+}
+
+/* --- the life of a descriptor --- */
+
+static bool ptdma_running(const PTDMAState *s)
+{
+    return FIELD_EX32(s->regs[R_CONTROL], CONTROL, RUN) &&
+           !FIELD_EX32(s->regs[R_CONTROL], CONTROL, HALT);
+}
+
+/* The descriptor after the one at @at; the ring is aligned to its size */
+static uint32_t ptdma_successor(const PTDMAState *s, uint32_t at)
+{
+    unsigned size = FIELD_EX32(s->regs[R_CONTROL], CONTROL, SIZE);
+    uint64_t mask = (2ULL * PTDMA_DESC_SIZE << size) - 1;
+
+    return (at & ~mask) | ((at + PTDMA_DESC_SIZE) & mask);
+}
+
+static bool ptdma_take_fault(uint32_t *countdown)
+{
+    return *countdown && --*countdown == 0;
+}
+
+/* Say how the descriptor in hand ended, and take the next */
+static void ptdma_finish(PTDMAState *s, uint8_t code)
+{
+    uint32_t status = 0;
+
+    trace_ptdma_finish(DEVICE(s)->canonical_path, s->at, code);
+    ptdma_leave(s);
+    if (code) {
+        s->regs[R_STATUS] = code;
+        s->regs[R_CONTROL] = FIELD_DP32(s->regs[R_CONTROL], CONTROL, RUN, 0);
+        status |= R_INT_STATUS_ERROR_MASK | R_INT_STATUS_STOPPED_MASK;
+    } else {
+        s->regs[R_HEAD] = ptdma_successor(s, s->at);
+        if (FIELD_EX32(s->desc[R_DESC_COMMAND], DESC_COMMAND, INTERRUPT)) {
+            status |= R_INT_STATUS_COMPLETION_MASK;
+        }
+        if (s->regs[R_HEAD] == s->regs[R_TAIL]) {
+            status |= R_INT_STATUS_EMPTY_MASK;
+        }
+    }
+    ptdma_raise(s, status);
+    ptdma_start_next(s);
+}
+
+static dma_addr_t ptdma_address(const PTDMAState *s, unsigned lo)
+{
+    /* The high halves of source and destination are alike */
+    return (uint64_t)FIELD_EX32(s->desc[lo + 1], DESC_SRC_HI, ADDRESS) << 32 |
+           s->desc[lo];
+}
+
+/* Really copy the piece in hand. Returns: a code */
+static uint8_t ptdma_copy(PTDMAState *s)
+{
+    PCIDevice *pci = PCI_DEVICE(s);
+    dma_addr_t src = ptdma_address(s, R_DESC_SRC_LO) + s->offset;
+    dma_addr_t dst = ptdma_address(s, R_DESC_DST_LO) + s->offset;
+
+    if (pci_dma_read(pci, src, s->buffer, s->piece)) {
+        return PTDMA_READ_FAILED;
+    }
+    if (pci_dma_write(pci, dst, s->buffer, s->piece)) {
+        return PTDMA_WRITE_FAILED;
+    }
+    return PTDMA_OK;
+}
+
+static void ptdma_start_piece(PTDMAState *s, int64_t now)
+{
+    s->piece = MIN(s->desc[R_DESC_LENGTH] - s->offset, PTDMA_PIECE);
+    s->left = s->piece;
+    s->rate = 0;
+    ptdma_set_rate(s, now);
+}
+
+static void ptdma_end_piece(PTDMAState *s)
+{
+    uint8_t code = s->planned_error ? s->planned_error : ptdma_copy(s);
+
+    s->offset += s->piece;
+    if (!code && s->offset < s->desc[R_DESC_LENGTH]) {
+        ptdma_start_piece(s, ptdma_now());
+    } else {
+        ptdma_finish(s, code);
+    }
+}
+
+static void ptdma_event(PTDMAState *s, int64_t now)
+{
+    if (s->phase == PTDMA_SETUP) {
+        s->phase = PTDMA_MOVING;
+        ptdma_count(s, 1, now);
+        ptdma_start_piece(s, now);
+    } else {
+        ptdma_end_piece(s);
+    }
+}
+
+static void ptdma_timer(void *opaque)
+{
+    PTDMAClock *clock = opaque;
+    int64_t now = ptdma_now();
+    PTDMAState *s;
+    int i;
+
+    for (i = 0; i < PTDMA_MAX_EVENTS; i++) {
+        s = ptdma_first(clock);
+        if (!s || s->due > now) {
+            break;
+        }
+        ptdma_event(s, now);
+    }
+    ptdma_set_timer(clock);
+}
+
+static void ptdma_clock_init(PTDMAClock *clock)
+{
+    QLIST_INIT(&clock->busy);
+    timer_init_ns(&clock->timer, QEMU_CLOCK_VIRTUAL, ptdma_timer, clock);
+}
+
+/* Returns: a code */
+static uint8_t ptdma_check(const PTDMAState *s)
+{
+    uint32_t command = s->desc[R_DESC_COMMAND];
+
+    if (FIELD_EX32(command, DESC_COMMAND, ENGINE) != PTDMA_ENGINE_PASSTHROUGH) {
+        return PTDMA_ILLEGAL_ENGINE;
+    }
+    if (FIELD_EX32(command, DESC_COMMAND, FUNCTION)) {
+        return PTDMA_ILLEGAL_FUNCTION;
+    }
+    if (!s->desc[R_DESC_LENGTH]) {
+        return PTDMA_ILLEGAL_LENGTH;
+    }
+    if (FIELD_EX32(s->desc[R_DESC_SRC_HI], DESC_SRC_HI, MEMORY) ||
+        FIELD_EX32(s->desc[R_DESC_DST_HI], DESC_DST_HI, MEMORY)) {
+        return PTDMA_ILLEGAL_MEMORY;
+    }
+    return PTDMA_OK;
+}
+
+/* Returns: a code */
+static uint8_t ptdma_fetch(PTDMAState *s)
+{
+    dma_addr_t base = FIELD_EX32(s->regs[R_CONTROL], CONTROL, BASE_HI);
+    uint8_t code;
+    int i;
+
+    s->at = s->regs[R_HEAD];
+    memset(s->desc, 0, sizeof(s->desc));
+    if (pci_dma_read(PCI_DEVICE(s), base << 32 | s->at, s->desc,
+                     sizeof(s->desc))) {
+        return PTDMA_READ_FAILED;
+    }
+    for (i = 0; i < ARRAY_SIZE(s->desc); i++) {
+        le32_to_cpus(&s->desc[i]);
+    }
+    trace_ptdma_fetch(DEVICE(s)->canonical_path, s->at,
+                      ptdma_address(s, R_DESC_SRC_LO),
+                      ptdma_address(s, R_DESC_DST_LO), s->desc[R_DESC_LENGTH]);
+    code = ptdma_check(s);
+    if (code) {
+        qemu_log_mask(LOG_GUEST_ERROR, "%s: bad descriptor at 0x%x: error %d\n",
+                      TYPE_PTDMA, s->at, code);
+    }
+    return code;
+}
+
+static void ptdma_take_faults(PTDMAState *s)
+{
+    s->planned_error = ptdma_take_fault(&s->error_at) ? s->error_code : 0;
+    s->stalled = ptdma_take_fault(&s->stall_at);
+    s->irq_lost = ptdma_take_fault(&s->lose_irq_at);
+}
+
+static void ptdma_start_next(PTDMAState *s)
+{
+    uint8_t code;
+
+    if (s->phase != PTDMA_IDLE || !ptdma_running(s) ||
+        s->regs[R_HEAD] == s->regs[R_TAIL]) {
+        return;
+    }
+    code = ptdma_fetch(s);
+    if (code) {
+        ptdma_finish(s, code);
+        return;
+    }
+    ptdma_take_faults(s);
+    s->phase = PTDMA_SETUP;
+    s->offset = 0;
+    s->due = ptdma_now() + s->descriptor_ns;
+    QLIST_INSERT_HEAD(&ptdma_clock(s)->busy, s, next);
+}
+
+/* --- registers --- */
+
+static void ptdma_queue_written(RegisterInfo *reg, uint64_t value)
+{
+    PTDMAState *s = PTDMA(reg->opaque);
+
+    ptdma_start_next(s);
+    ptdma_set_timer(ptdma_clock(s));
+}
+
+static void ptdma_irq_written(RegisterInfo *reg, uint64_t value)
+{
+    ptdma_update_irq(PTDMA(reg->opaque));
+}
+
+static uint64_t ptdma_read_int_status(RegisterInfo *reg, uint64_t value)
+{
+    return PTDMA(reg->opaque)->regs[R_INT_STATUS];
+}
+
+static const RegisterAccessInfo ptdma_function_info[] = {
+    { .name = "QUEUE_PRIO", .addr = A_QUEUE_PRIO },
+    { .name = "REQID_CONFIG", .addr = A_REQID_CONFIG },
+    { .name = "TIMEOUT", .addr = A_TIMEOUT },
+    { .name = "VERSION", .addr = A_VERSION, .ro = UINT32_MAX,
+      .reset = 5 << R_VERSION_NUMBER_SHIFT | 1 << R_VERSION_QUEUES_SHIFT },
+};
+
+static const RegisterAccessInfo ptdma_queue_info[] = {
+    { .name = "CONTROL", .addr = A_CONTROL, .ro = 0xff00, .rsvd = 0xff00,
+      .post_write = ptdma_queue_written },
+    { .name = "TAIL", .addr = A_TAIL, .ro = 0x1f, .rsvd = 0x1f,
+      .post_write = ptdma_queue_written },
+    { .name = "HEAD", .addr = A_HEAD, .ro = 0x1f, .rsvd = 0x1f,
+      .post_write = ptdma_queue_written },
+    { .name = "INT_ENABLE", .addr = A_INT_ENABLE,
+      .ro = 0xfffffff0, .rsvd = 0xfffffff0, .post_write = ptdma_irq_written },
+    { .name = "INT_STATUS", .addr = A_INT_STATUS, .w1c = 0xf,
+      .ro = 0xfffffff0, .rsvd = 0xfffffff0, .post_write = ptdma_irq_written },
+    { .name = "STATUS", .addr = A_STATUS, .ro = UINT32_MAX },
+    { .name = "INT_STATUS_COPY", .addr = A_INT_STATUS_COPY, .ro = UINT32_MAX,
+      .post_read = ptdma_read_int_status },
+    { .name = "CONFIG", .addr = A_CONFIG },
+};
+
+static const RegisterAccessInfo ptdma_clock_info[] = {
+    { .name = "CLOCK_GATE", .addr = A_CLOCK_GATE },
+};
+
+static const MemoryRegionOps ptdma_ops = {
+    .read = register_read_memory,
+    .write = register_write_memory,
+    .endianness = DEVICE_LITTLE_ENDIAN,
+    .valid.min_access_size = 4,
+    .valid.max_access_size = 4,
+};
+
+/* --- device --- */
+
+static void ptdma_reset(DeviceState *dev)
+{
+    PTDMAState *s = PTDMA(dev);
+    int i, j;
+
+    ptdma_leave(s);
+    ptdma_set_timer(ptdma_clock(s));
+    for (i = 0; i < ARRAY_SIZE(s->blocks); i++) {
+        for (j = 0; j < s->blocks[i]->num_elements; j++) {
+            register_reset(s->blocks[i]->r[j]);
+        }
+    }
+    s->irq_level = false;
+    s->irq_lost = false;
+    msix_reset(PCI_DEVICE(dev));
+}
+
+static void ptdma_init_registers(PTDMAState *s)
+{
+    DeviceState *dev = DEVICE(s);
+
+    s->blocks[0] = register_init_block32(dev, ptdma_function_info,
+                                         ARRAY_SIZE(ptdma_function_info),
+                                         s->function_info, s->function_regs,
+                                         &ptdma_ops, false,
+                                         PTDMA_FUNCTION_SIZE);
+    s->blocks[1] = register_init_block32(dev, ptdma_queue_info,
+                                         ARRAY_SIZE(ptdma_queue_info),
+                                         s->queue_info, s->regs,
+                                         &ptdma_ops, false, PTDMA_QUEUE_SIZE);
+    s->blocks[2] = register_init_block32(dev, ptdma_clock_info,
+                                         ARRAY_SIZE(ptdma_clock_info),
+                                         s->clock_info, s->clock_regs,
+                                         &ptdma_ops, false, PTDMA_CLOCK_SIZE);
+    memory_region_init(&s->bar, OBJECT(s), "ptdma", PTDMA_BAR_SIZE);
+    memory_region_add_subregion(&s->bar, 0, &s->blocks[0]->mem);
+    memory_region_add_subregion(&s->bar, PTDMA_QUEUE, &s->blocks[1]->mem);
+    memory_region_add_subregion(&s->bar, PTDMA_CLOCK, &s->blocks[2]->mem);
+}
+
+static void ptdma_realize(PCIDevice *pci, Error **errp)
+{
+    PTDMAState *s = PTDMA(pci);
+
+    if (msix_init_exclusive_bar(pci, 1, PTDMA_MSIX_BAR, errp)) {
+        return;
+    }
+    msix_vector_use(pci, 0);
+    pci_register_bar(pci, PTDMA_BAR, PCI_BASE_ADDRESS_SPACE_MEMORY, &s->bar);
+    ptdma_clock_init(&s->own_clock);
+    s->buffer = g_malloc(PTDMA_PIECE);
+}
+
+static void ptdma_exit(PCIDevice *pci)
+{
+    PTDMAState *s = PTDMA(pci);
+
+    ptdma_leave(s);
+    ptdma_set_timer(ptdma_clock(s));
+    timer_del(&s->own_clock.timer);
+    g_free(s->buffer);
+    msix_vector_unuse(pci, 0);
+    msix_uninit_exclusive_bar(pci);
+}
+
+/* --- properties that may change while the machine runs --- */
+
+static void ptdma_get_error_code(Object *obj, Visitor *v, const char *name,
+                                 void *opaque, Error **errp)
+{
+    visit_type_uint8(v, name, &PTDMA(obj)->error_code, errp);
+}
+
+static void ptdma_set_error_code(Object *obj, Visitor *v, const char *name,
+                                 void *opaque, Error **errp)
+{
+    uint8_t code;
+
+    if (!visit_type_uint8(v, name, &code, errp)) {
+        return;
+    }
+    if (!code || code > PTDMA_LAST_CODE) {
+        error_setg(errp, "%s must be 1 to %d", name, PTDMA_LAST_CODE);
+        return;
+    }
+    PTDMA(obj)->error_code = code;
+}
+
+static bool ptdma_get_stalled(Object *obj, Error **errp)
+{
+    return PTDMA(obj)->stalled;
+}
+
+static void ptdma_set_stalled(Object *obj, bool stalled, Error **errp)
+{
+    PTDMAState *s = PTDMA(obj);
+
+    if (stalled && s->phase == PTDMA_IDLE) {
+        error_setg(errp, "no descriptor is in hand that could stall");
+        return;
+    }
+    s->stalled = stalled;
+    /* What was held back happens now */
+    s->due = MAX(s->due, ptdma_now());
+    ptdma_set_timer(ptdma_clock(s));
+}
+
+static void ptdma_instance_init(Object *obj)
+{
+    PTDMAState *s = PTDMA(obj);
+
+    ptdma_init_registers(s);
+    s->error_code = PTDMA_WRITE_FAILED;
+    object_property_add_uint64_ptr(obj, "bandwidth", &s->bandwidth,
+                                   OBJ_PROP_FLAG_READWRITE);
+    object_property_add_uint32_ptr(obj, "descriptor-ns", &s->descriptor_ns,
+                                   OBJ_PROP_FLAG_READWRITE);
+    object_property_add_uint32_ptr(obj, "error-at", &s->error_at,
+                                   OBJ_PROP_FLAG_READWRITE);
+    object_property_add_uint32_ptr(obj, "stall-at", &s->stall_at,
+                                   OBJ_PROP_FLAG_READWRITE);
+    object_property_add_uint32_ptr(obj, "lose-irq-at", &s->lose_irq_at,
+                                   OBJ_PROP_FLAG_READWRITE);
+}
+
+static void ptdma_instance_finalize(Object *obj)
+{
+    PTDMAState *s = PTDMA(obj);
+    int i;
+
+    for (i = 0; i < ARRAY_SIZE(s->blocks); i++) {
+        register_finalize_block(s->blocks[i]);
+    }
+}
+
+static Property ptdma_properties[] = {
+    DEFINE_PROP_LINK("fabric", PTDMAState, fabric, TYPE_PTDMA_FABRIC,
+                     PTDMAFabric *),
+    DEFINE_PROP_END_OF_LIST(),
+};
+
+/* A copy under way has no place in a saved machine */
+static const VMStateDescription ptdma_vmstate = {
+    .name = TYPE_PTDMA,
+    .unmigratable = 1,
+};
+
+static void ptdma_class_init(ObjectClass *class, void *data)
+{
+    DeviceClass *dc = DEVICE_CLASS(class);
+    PCIDeviceClass *pc = PCI_DEVICE_CLASS(class);
+
+    pc->realize = ptdma_realize;
+    pc->exit = ptdma_exit;
+    pc->vendor_id = PCI_VENDOR_ID_AMD;
+    pc->device_id = PTDMA_DEVICE_ID;
+    pc->class_id = PCI_CLASS_OTHERS;
+    dc->desc = "AMD PTDMA: copies memory, in modelled time";
+    dc->reset = ptdma_reset;
+    dc->vmsd = &ptdma_vmstate;
+    device_class_set_props(dc, ptdma_properties);
+    set_bit(DEVICE_CATEGORY_MISC, dc->categories);
+    object_class_property_add(class, "error-code", "uint8",
+                              ptdma_get_error_code, ptdma_set_error_code,
+                              NULL, NULL);
+    object_class_property_add_bool(class, "stalled", ptdma_get_stalled,
+                                   ptdma_set_stalled);
+}
+
+/* --- fabric --- */
+
+static void ptdma_fabric_realize(DeviceState *dev, Error **errp)
+{
+    PTDMAFabric *fabric = PTDMA_FABRIC(dev);
+
+    if (fabric->parent && !DEVICE(fabric->parent)->realized) {
+        error_setg(errp, "a fabric's parent must be there before it");
+        return;
+    }
+    ptdma_clock_init(&fabric->clock);
+}
+
+static Property ptdma_fabric_properties[] = {
+    DEFINE_PROP_LINK("parent", PTDMAFabric, parent, TYPE_PTDMA_FABRIC,
+                     PTDMAFabric *),
+    DEFINE_PROP_END_OF_LIST(),
+};
+
+static void ptdma_fabric_init(Object *obj)
+{
+    PTDMAFabric *fabric = PTDMA_FABRIC(obj);
+
+    object_property_add_uint64_ptr(obj, "bandwidth", &fabric->bandwidth,
+                                   OBJ_PROP_FLAG_READWRITE);
+}
+
+static void ptdma_fabric_class_init(ObjectClass *class, void *data)
+{
+    DeviceClass *dc = DEVICE_CLASS(class);
+
+    dc->desc = "What functions of AMD PTDMA share on their way to memory";
+    dc->realize = ptdma_fabric_realize;
+    dc->user_creatable = true;
+    dc->hotpluggable = false;
+    device_class_set_props(dc, ptdma_fabric_properties);
+    set_bit(DEVICE_CATEGORY_MISC, dc->categories);
+}
+
+static const TypeInfo ptdma_types[] = {
+    {
+        .name = TYPE_PTDMA,
+        .parent = TYPE_PCI_DEVICE,
+        .instance_size = sizeof(PTDMAState),
+        .instance_init = ptdma_instance_init,
+        .instance_finalize = ptdma_instance_finalize,
+        .class_init = ptdma_class_init,
+        .interfaces = (InterfaceInfo[]) {
+            { INTERFACE_CONVENTIONAL_PCI_DEVICE },
+            { },
+        },
+    }, {
+        .name = TYPE_PTDMA_FABRIC,
+        .parent = TYPE_DEVICE,
+        .instance_size = sizeof(PTDMAFabric),
+        .instance_init = ptdma_fabric_init,
+        .class_init = ptdma_fabric_class_init,
+    },
+};
+
+DEFINE_TYPES(ptdma_types)

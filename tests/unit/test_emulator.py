@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Building the emulator: what is tried where, without building it."""
+
+from pathlib import Path
+
+import pytest
+
+from ferry import emulator, packages, proc
+from ferry.errors import CommandFailed, FerryError
+
+
+def test_apt_is_not_configured_for_the_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = "Debian|http://mirror/debian/ bookworm main\nOther|http://other/ x y\n" * 2
+    monkeypatch.setattr(proc, "output", lambda *args, **more: lines)
+    options = emulator._apt_options(tmp_path)
+    assert (tmp_path / "sources.list").read_text().splitlines() == [
+        f"deb-src [signed-by={emulator._KEYRING}] http://mirror/debian/ bookworm main"
+    ]
+    assert f"Dir::State::Lists={tmp_path / 'lists'}" in options
+    assert not [word for word in options if "/etc/apt" in word or "/var/lib/apt" in word]
+
+
+def test_no_mirror_is_one_clear_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(proc, "output", lambda *args, **more: "")
+    with pytest.raises(FerryError, match="apt knows no mirror of Debian"):
+        emulator._mirrors()
+
+
+def test_no_network_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*args: object, **more: object) -> None:
+        raise CommandFailed("no route", 100)
+
+    monkeypatch.setattr(emulator, "PLACE", tmp_path)
+    monkeypatch.setattr(emulator, "_mirrors", lambda: ["http://mirror x main"])
+    monkeypatch.setattr(proc, "run", fail)
+    with pytest.raises(FerryError, match="cannot fetch the source of qemu; is there a network"):
+        emulator._download(emulator.base())
+
+
+def test_another_version_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fetch(args: list[str], **more: object) -> None:
+        (tmp_path / "download/qemu_9.0-1.dsc").touch()
+
+    monkeypatch.setattr(emulator, "PLACE", tmp_path)
+    monkeypatch.setattr(emulator, "_mirrors", lambda: ["http://mirror x main"])
+    monkeypatch.setattr(proc, "run", fetch)
+    with pytest.raises(FerryError, match=r"apt gave qemu_9.0-1.dsc for qemu, but the device is for 7.2"):
+        emulator._download(emulator.base())
+
+
+def test_qemu_without_the_device_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(proc, "output", lambda *args, **more: 'name "e1000"')
+    with pytest.raises(FerryError, match="was built without the device amd-ptdma"):
+        emulator._check_device()
+
+
+def test_progress_counts_steps() -> None:
+    progress = emulator._progress()
+    line = "[12/1428] Compiling C object libcommon.fa.p/hw_dma_ptdma.c.o"
+    assert progress(line) == "12/1428 hw_dma_ptdma.c.o"
+    assert progress("warning: something") is None
+
+
+def test_packages_are_all_named() -> None:
+    assert len(set(emulator.PACKAGES)) == len(emulator.PACKAGES)
+    assert packages.is_installed("dpkg")

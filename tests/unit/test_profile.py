@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Profiles of emulated servers: what is wrong with one is named by its key."""
+
+from pathlib import Path
+
+import pytest
+
+from ferry import profile
+from ferry.errors import UsageError
+
+GOOD = """
+summary = "a server"
+[machine]
+cpus = 1
+nodes = 2
+cpu_nodes = 1
+node_mib = 1024
+[dma]
+channels = 3
+channels_per_path = 2
+channel_mb_s = 3000
+path_mb_s = 3400
+total_mb_s = 18700
+descriptor_ns = 3000
+"""
+
+
+def _load(folder: Path, text: str) -> profile.Profile:
+    (folder / "one.toml").write_text(text)
+    return profile.load("one", folder)
+
+
+@pytest.mark.parametrize("name", profile.names())
+def test_shipped_profiles_are_right(name: str) -> None:
+    assert profile.load(name).name == name
+
+
+def test_neighbours_share_a_path(tmp_path: Path) -> None:
+    args = _load(tmp_path, GOOD).dma.qemu_args()
+    assert [word.split("fabric=")[1].split(",")[0] for word in args if word.startswith("amd-ptdma")] == [
+        "path0",
+        "path0",
+        "path1",
+    ]
+    assert "ptdma-fabric,id=memory,bandwidth=18700000000" in args
+    assert "ptdma-fabric,id=path1,parent=memory,bandwidth=3400000000" in args
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "named"),
+    [
+        ("channels = 3", "channels = 0", "dma.channels must be a whole number from 1 to 16"),
+        ("channels = 3", "channels = 17", "dma.channels must be a whole number from 1 to 16"),
+        ("channels = 3", 'channels = "3"', "dma.channels must be"),
+        ("channels = 3", "channels = true", "dma.channels must be"),
+        ("channels = 3", "", "dma.channels must be"),
+        ("descriptor_ns = 3000", "descriptor_ns = -1", "dma.descriptor_ns must be"),
+        ("node_mib = 1024", "node_mib = 511", "machine.node_mib must be"),
+        ("nodes = 2", "nodes = 1", "machine.nodes must be"),
+        ("cpu_nodes = 1", "cpu_nodes = 2", "machine.cpu_nodes must be at most"),
+        ("cpus = 1", "cpus = 1\nslow_nodes = 1", "machine.slow_nodes must be true or false"),
+        ("cpus = 1", "cpus = 1\nspeed = 1", "machine.speed is not known"),
+        ("[dma]", "[engine]", "'dma' is missing"),
+        ("[dma]", "[more]\n[dma]", "'more' is missing, unknown"),
+        ("[dma]", "[dma", "one.toml: "),
+    ],
+)
+def test_what_is_wrong_is_named(tmp_path: Path, old: str, new: str, named: str) -> None:
+    assert old in GOOD
+    text = GOOD.replace(f"\n{old}\n", f"\n{new}\n")
+    assert text != GOOD
+    with pytest.raises(UsageError) as caught:
+        _load(tmp_path, text)
+    assert named in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_unknown_profile_names_those_there_are(tmp_path: Path) -> None:
+    (tmp_path / "one.toml").write_text(GOOD)
+    with pytest.raises(UsageError, match="no profile 'two': choose from one"):
+        profile.load("two", tmp_path)
+
+
+def test_fitted_parameters_leave_comments_alone(tmp_path: Path) -> None:
+    (tmp_path / "one.toml").write_text("# why\n" + GOOD)
+    before = profile.load("one", tmp_path).dma
+    after = profile.Dma(**{**before.__dict__, "path_mb_s": 5})
+    profile.store_dma("one", after, tmp_path)
+    assert profile.load("one", tmp_path).dma == after
+    assert (tmp_path / "one.toml").read_text().startswith("# why\n")

@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Tables: their cells, the posted figures beside them, and how both are shown."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ferry import cell, profile, report, rows, runner, tablereport, tables
+from ferry.cell import Cell, Found
+from ferry.errors import FerryError, UsageError
+
+ROW = rows.Row(
+    call="move_pages", memory="anon", folio_kib=2048, engine="", channels=0, bytes=1, runs=1, threads=1,
+    busy=0, folios_per_call=0, gbps=2.0, gbps_min=2.0, gbps_max=2.0, ratio=None, first_folio_us=None,
+    inaccessible_us={"p50": None, "p99": None, "max": None}, cpu_ns_per_page=1.0, verified_bytes=1,
+)  # fmt: skip
+
+
+def _found(one: Cell, gbps: float) -> Found:
+    return Found(one, rows.Row(**{**ROW.as_json(), "gbps": gbps}))
+
+
+def _cells(name: str, quick: bool) -> list[Cell]:
+    table = tables.get(name)
+    return table.cells(tables.published()[table.source], quick)
+
+
+@pytest.mark.parametrize("quick", [True, False])
+@pytest.mark.parametrize("name", tables.TABLES)
+def test_cells_are_sound(name: str, quick: bool) -> None:
+    """None twice; each folio size has its vanilla; of as many folios; all fit into a node."""
+    cells = _cells(name, quick)
+    assert len(set(cells)) == len(cells)
+    assert {each.folio for each in cells} == {each.folio for each in cells if each.engine == "vanilla"}
+    assert max(each.bytes for each in cells) <= profile.load("zen3").computer.node_mib << 19
+    compared = {(each.folio, each.folios) for each in cells if each.engine != "vanilla"}
+    assert compared <= {(each.folio, each.folios) for each in cells if each.engine == "vanilla"}
+
+
+@pytest.mark.parametrize("name", tables.TABLES)
+def test_quick_is_part_of_the_whole_experiment(name: str) -> None:
+    quick, whole = _cells(name, True), _cells(name, False)
+    assert len(quick) < len(whole)
+    assert {each.engine for each in quick} == {each.engine for each in whole}
+
+
+def test_posted_ratio_is_to_posted_vanilla() -> None:
+    table = tables.get("v5-throughput")
+    known = tables.published()["v5"]
+    assert table.published(known, Cell("dma", "2M", 48, 16, 512)).ratio == pytest.approx(65.23 / 11.02)
+    assert table.published(known, Cell("vanilla", "4K", 48)).ratio == 1
+    assert table.published(known, Cell("ferry", "2M", 48, 16)) == tables.NOTHING
+    batch = tables.get("v5-batch")
+    posted = batch.published(known, Cell("dma", "2M", 48, 16, 8192))
+    assert (posted.ratio, posted.first_us) == (58.72 / 10.88, 470)
+    assert batch.published(known, Cell("vanilla", "2M", 999)) == tables.NOTHING
+
+
+def test_ratio_is_to_vanilla_of_as_many_folios() -> None:
+    few, many = Cell("vanilla", "2M", 1), Cell("vanilla", "2M", 128)
+    found = [_found(few, 1.0), _found(many, 2.0), _found(Cell("ferry", "2M", 128, 16), 6.0)]
+    assert [each.ratio for each in tables.compare(tables.get("v5-batch"), found)] == [0.5, 1.0, 3.0]
+
+
+def test_unknown_table_and_engine() -> None:
+    with pytest.raises(UsageError, match="no table 'v6': choose from v5-throughput"):
+        tables.get("v6")
+    with pytest.raises(FerryError, match="no engine 'warp'"):
+        Cell("warp", "2M", 1)
+
+
+def test_script_sets_up_once_what_neighbours_share() -> None:
+    cells = [Cell("dma", "2M", 4, 16, 512), Cell("dma", "2M", 8, 16, 512), Cell("dma", "2M", 8, 4, 512)]
+    script = cell.script(list(enumerate(cells)))
+    assert script.count("use_ptdma 16 32") == 1
+    assert script.count("use_ptdma 4 32") == 1
+    assert script.count("use_policy 512 2097152") == 2
+    assert script.count("migbench --folio 2M") == 3
+
+
+def test_earlier_design_never_lacks_descriptors() -> None:
+    assert Cell("dma", "4K", 65536, 1, 65536).engine_lines() == ["use_ptdma 1 65536"]
+
+
+def test_cycles_are_per_page() -> None:
+    row = json.dumps({**ROW.as_json(), "passed": True, "mismatched_bytes": 0, "per_call": 0, "runs": [1]})
+    records = [f"cell 0 {row}", "cycles 0 5120 1024"]
+    (found,) = cell.parse(records, [Cell("dma", "4K", 512, 1, 512, cycles=True)]).values()
+    assert found.cycles == (10.0, 2.0)
+    assert found.as_json()["copy_share"] == 0.2
+
+
+def test_shards_hold_each_cell_once_and_one_kernel() -> None:
+    cells = _cells("v5-throughput", False)
+    plan = runner.shards(cells)
+    assert sorted(i for shard in plan for i, _ in shard.cells) == list(range(len(cells)))
+    for shard in plan:
+        assert {cells[i].flavour for i, _ in shard.cells} == {shard.flavour}
+    assert plan == runner.shards(cells)
+
+
+def _result() -> dict[str, Any]:
+    found = [
+        _found(Cell("vanilla", "2M", 48), 2.0),
+        _found(Cell("dma", "2M", 48, 16, 512), 11.0),
+        _found(Cell("ferry", "2M", 48, 16), 12.0),
+    ]
+    compared = tables.compare(tables.get("v5-throughput"), found)
+    return {
+        "table": "v5-throughput",
+        "title": "a <title>",
+        "profile": "zen3",
+        "note": "",
+        "quick": True,
+        "parameters": {"channels": 16},
+        "kernels": {"vanilla": "6.12"},
+        "source": {"title": "posted", "author": "somebody", "link": "https://example.org", "machine": "big"},
+        "cells": [each.as_json() for each in compared],
+    }
+
+
+def test_json_leaves_out_what_does_not_apply() -> None:
+    vanilla, dma, ferry = _result()["cells"]
+    assert "channels" not in vanilla
+    assert dma["ratio"] == 5.5
+    assert dma["published_ratio"] == pytest.approx(65.23 / 11.02)
+    assert "published_ratio" not in ferry
+
+
+def test_residual_is_shown_beside_the_posted_ratio() -> None:
+    result = _result()
+    dma = result["cells"][1]
+    assert tablereport.residual(dma) == "-7 %"
+    assert [name for name, _ in tablereport.columns(result)][-1] == "residual"
+
+
+def test_report_is_one_file_with_all_tables(tmp_path: Path) -> None:
+    report.write_json(tmp_path / "table-v5-throughput.json", _result())
+    *pictures, page = tablereport.write(tmp_path)
+    text = page.read_text()
+    assert [path.name for path in pictures] == ["table-v5-throughput.png"]
+    assert "a &lt;title&gt;" in text
+    assert "data:image/png;base64," in text
+    assert 'src="http' not in text
+    assert pictures[0].read_bytes().startswith(b"\x89PNG")
+
+
+def test_equal_results_give_equal_reports(tmp_path: Path) -> None:
+    made = []
+    for name in ("one", "two"):
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / "table-v5-throughput.json").write_text(json.dumps(_result()))
+        made.append([path.read_bytes() for path in tablereport.write(folder)])
+    assert made[0] == made[1]
