@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from types import FrameType
 from typing import Protocol
 
-from ferry.commands import bench, cost, demo, kernel, lint, test, vm
+from ferry.commands import bench, cost, demo, iommu, kernel, lint, test, vm
 from ferry.errors import FerryError
 
 
@@ -29,6 +29,7 @@ COMMANDS: tuple[Command, ...] = (
     demo,
     bench,
     cost,
+    iommu,
     vm,
     kernel,
     test,

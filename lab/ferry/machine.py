@@ -27,6 +27,7 @@ class Machine:
     cpu_nodes: int = 2
     node_mib: int = 2048
     icount: bool = False  # one instruction is one virtual nanosecond, and every run is the same
+    iommu: bool = False  # Intel's; behind it QEMU's edu device, which can do DMA
     slow_nodes: bool = False  # ACPI says that nodes without CPUs are slower, so Linux demotes to them
     kernel_args: tuple[str, ...] = ()
 
@@ -72,6 +73,9 @@ class Machine:
             args = ["-cpu", TCG_CPU, "-accel", "tcg,thread=multi"]
         if self.slow_nodes:
             args += ["-machine", "hmat=on"]
+        if self.iommu:
+            args += ["-machine", "q35", "-device", "intel-iommu,aw-bits=48"]
+            args += ["-device", "edu,dma_mask=0xffffffffffffffff"]
         for node in range(self.nodes):
             args += ["-object", f"memory-backend-ram,id=ram{node},size={self.node_mib}M"]
             args += ["-numa", f"node,nodeid={node},memdev=ram{node}{self._placement(node)}"]
@@ -103,6 +107,8 @@ MACHINES = {
         Machine("smp"),
         Machine("icount", cpus=1, cpu_nodes=1, icount=True),
         Machine("cxl", cpu_nodes=1, slow_nodes=True),
+        Machine("iommu", cpus=1, nodes=1, cpu_nodes=1, icount=True, iommu=True),
+        Machine("iommu-smp", cpus=4, nodes=1, cpu_nodes=1, iommu=True),
     )
 }
 
