@@ -43,7 +43,6 @@
 #include <linux/rcupdate.h>
 #include <linux/slab.h>
 
-#include "../iommu-pages.h"
 #include "empty_tables.h"
 #include "table_stock.h"
 
@@ -59,8 +58,12 @@ struct burial {
 	unsigned long last;
 };
 
-#define BURIAL(name) \
-	struct burial name = { LIST_HEAD_INIT((name).tables), ULONG_MAX, 0 }
+static inline void start_burial(struct burial *burial)
+{
+	INIT_LIST_HEAD(&burial->tables);
+	burial->first = ULONG_MAX;
+	burial->last = 0;
+}
 
 static inline struct dma_pte read_entry(const struct dma_pte *slot)
 {
@@ -262,8 +265,9 @@ void empty_tables_flushed(struct dmar_domain *domain, struct list_head *list)
 /* After something went wrong on the way to an address: leave no trace there. */
 static noinline void reap_now(struct dmar_domain *domain, unsigned long pfn)
 {
-	BURIAL(burial);
+	struct burial burial;
 
+	start_burial(&burial);
 	rcu_read_lock();
 	reap(domain, pfn, &burial);
 	rcu_read_unlock();
@@ -438,10 +442,11 @@ size_t empty_tables_unmap(struct dmar_domain *domain, unsigned long iova,
 {
 	unsigned long pfn = iova >> VTD_PAGE_SHIFT;
 	unsigned long last = (iova + size - 1) >> VTD_PAGE_SHIFT;
-	BURIAL(burial);
+	struct burial burial;
 	bool present;
 	int level;
 
+	start_burial(&burial);
 	rcu_read_lock();
 	pfn = clear_table(domain, pfn, last, &level, &present, &burial);
 	rcu_read_unlock();
@@ -476,8 +481,9 @@ static noinline void make_room(struct dmar_domain *domain, struct dma_pte *slot,
 			       unsigned long pfn, int level)
 {
 	struct dma_pte entry;
-	BURIAL(burial);
+	struct burial burial;
 
+	start_burial(&burial);
 	clear_range(domain, pfn, pfn + level_size(level) - 1, &burial);
 	rcu_read_lock();
 	entry = read_entry(slot);
@@ -508,8 +514,10 @@ static void prepare_places(struct dmar_domain *domain, struct dma_pte *slot,
 }
 
 struct dma_pte *empty_tables_map(struct dmar_domain *domain, unsigned long pfn,
-				 int level, unsigned long nr, gfp_t gfp)
+				 int level, unsigned long nr_pages,
+				 gfp_t gfp)
 {
+	unsigned long nr = nr_pages >> level_to_offset_bits(level);
 	const int top = agaw_to_level(domain->agaw);
 	struct dma_pte *base, *slot, *up;
 	struct dma_pte entry, to_table;
@@ -543,7 +551,7 @@ again:
 	}
 
 	slot = &base[pfn_level_offset(pfn, level)];
-	nr = min(nr, nr_pte_to_next_page(slot));
+	nr = min_t(unsigned long, nr, nr_pte_to_next_page(slot));
 	if (unlikely(table && !promise(domain, table, up, pfn, level, nr))) {
 		rcu_read_unlock();
 		reap_now(domain, pfn);
@@ -569,9 +577,10 @@ void empty_tables_release(struct dmar_domain *domain, u64 place)
 	struct dma_pte *base = domain->pgd, entry = {};
 	unsigned long pfn = place_pfn(place);
 	int at, level = place_level(place);
-	BURIAL(burial);
+	struct burial burial;
 	int state;
 
+	start_burial(&burial);
 	rcu_read_lock();
 	for (at = agaw_to_level(domain->agaw); at > level; at--) {
 		entry = read_entry(&base[pfn_level_offset(pfn, at)]);

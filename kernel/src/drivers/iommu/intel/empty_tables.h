@@ -44,17 +44,17 @@ struct dma_pte *empty_tables_find(struct dmar_domain *domain, unsigned long pfn,
  * @domain: the domain
  * @pfn: the first address, in pages; the caller owns all of it
  * @level: 1 for 4 KiB pages, 2 for 2 MiB pages, ...
- * @nr: how many entries the caller has to write at most
+ * @nr_pages: how much the caller has to map, in pages of 4 KiB
  * @gfp: how to allocate the tables that are missing
  *
- * Counts the entries as present, up to the end of their table, so that the
- * table stays until they are unmapped. The caller must write all of them.
+ * Counts as many entries as that takes, up to the end of their table, so that
+ * the table stays until they are unmapped. The caller must write all of them.
  * Larger pages find their place cleared of tables and of smaller pages.
  *
  * Returns the first entry, NULL if there is no memory.
  */
 struct dma_pte *empty_tables_map(struct dmar_domain *domain, unsigned long pfn,
-				 int level, unsigned long nr, gfp_t gfp);
+				 int level, unsigned long nr_pages, gfp_t gfp);
 
 /**
  * empty_tables_take_back() - take one promised entry back
@@ -101,7 +101,8 @@ static inline struct dma_pte *empty_tables_find(struct dmar_domain *domain,
 
 static inline struct dma_pte *empty_tables_map(struct dmar_domain *domain,
 					       unsigned long pfn, int level,
-					       unsigned long nr, gfp_t gfp)
+					       unsigned long nr_pages,
+					       gfp_t gfp)
 {
 	return NULL;
 }

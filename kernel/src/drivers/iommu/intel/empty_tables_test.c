@@ -9,6 +9,8 @@
 #include <linux/delay.h>
 #include <linux/kthread.h>
 
+#include "../iommu-pages.h"
+
 /* 1 GiB, so that no table here has a neighbour. */
 #define PFN	(SZ_1G >> VTD_PAGE_SHIFT)
 #define FRAME	0x12345000ULL
@@ -104,7 +106,9 @@ static void free_domain(struct kunit *test, struct dmar_domain *domain)
 /* As __domain_mapping() does it, for pages of one table. */
 static int map(struct dmar_domain *domain, unsigned long pfn, int level, int nr)
 {
-	struct dma_pte *slot = empty_tables_map(domain, pfn, level, nr, GFP_KERNEL);
+	struct dma_pte *slot = empty_tables_map(domain, pfn, level,
+						nr * level_size(level),
+						GFP_KERNEL);
 	u64 val = FRAME | DMA_PTE_READ | DMA_PTE_WRITE;
 
 	if (!slot)
@@ -320,9 +324,10 @@ static void late_promise_meets_a_dead_table(struct kunit *test)
 static void promise_revives_an_empty_table(struct kunit *test)
 {
 	struct dmar_domain *domain = make_domain(test);
+	struct burial burial;
 	struct page *table;
-	BURIAL(burial);
 
+	start_burial(&burial);
 	KUNIT_ASSERT_EQ(test, map(domain, PFN, 1, 1), 0);
 	table = table_of(domain, PFN, 1);
 	/* The unmapper cleared and dropped; a mapper comes before it reaps. */

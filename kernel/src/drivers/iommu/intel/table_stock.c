@@ -21,6 +21,7 @@
  */
 
 #include <linux/debugfs.h>
+#include <linux/mm.h>
 #include <linux/rcupdate.h>
 #include <linux/seq_file.h>
 #include <linux/shrinker.h>
@@ -307,11 +308,11 @@ static int empty_tables_show(struct seq_file *m, void *unused)
 	for_each_possible_cpu(cpu) {
 		const struct table_stats *one = per_cpu_ptr(&table_stats, cpu);
 
-		sum.freed += data_race(one->freed);
-		sum.reused += data_race(one->reused);
-		sum.kept += data_race(one->kept);
-		sum.released += data_race(one->released);
-		sum.retries += data_race(one->retries);
+		sum.freed += READ_ONCE(one->freed);
+		sum.reused += READ_ONCE(one->reused);
+		sum.kept += READ_ONCE(one->kept);
+		sum.released += READ_ONCE(one->released);
+		sum.retries += READ_ONCE(one->retries);
 	}
 	seq_printf(m, "freed %lu\n", sum.freed);
 	seq_printf(m, "reused %lu\n", sum.reused);
