@@ -128,7 +128,8 @@ def build_stress() -> Path:
     return folder / "iova_stress"
 
 
-def _script(lines: Sequence[str]) -> str:
+def script(lines: Sequence[str]) -> str:
+    """A job with the functions of guest/iommu.sh."""
     return "\n".join([(vm.GUEST / "iommu.sh").read_text(), *lines])
 
 
@@ -142,7 +143,7 @@ def count_script(iova_gib: int) -> str:
         elif loop.workload:
             lines += ["tables before", f"measure {loop.workload} 1 {pairs}", "tables after"]
     lines += ["rmmod iommu_bench", "bind_vfio", "stress -n 500", "stress -n 10000", f"stress -s {iova_gib}"]
-    return _script(lines)
+    return script(lines)
 
 
 def smp_script() -> str:
@@ -150,7 +151,7 @@ def smp_script() -> str:
     lines = ["load_bench"]
     for _ in range(SMP_ROUNDS):
         lines += [f"measure {name} {SMP_CPUS} {SMP_PAIRS}" for name in ("same_4k", "shared_4k")]
-    return _script(lines)
+    return script(lines)
 
 
 def parse(records: Sequence[str]) -> Seen:
@@ -180,10 +181,10 @@ def parse(records: Sequence[str]) -> Seen:
     return Seen(seen.insn, max(left, tables.get("after", 0) - tables.get("before", 0)), seen.speed)
 
 
-def _boot(kernel: Kernel, where: machine.Machine, script: str, limit_s: float) -> Seen:
+def _boot(kernel: Kernel, where: machine.Machine, job: str, limit_s: float) -> Seen:
     programs = {MODULE: build_module(kernel), STRESS: build_stress()}
     with Step(f"measure {kernel.flavour} ({where.name})") as progress:
-        result = vm.run(kernel, where, vm.Job(script, limit_s, programs=programs), on_output=progress.update)
+        result = vm.run(kernel, where, vm.Job(job, limit_s, programs=programs), on_output=progress.update)
     if result.status:
         raise FerryError(f"the job on {kernel.flavour} ended early: {result.output.strip()[-200:]}")
     return parse(result.records)
