@@ -12,8 +12,7 @@ from ferry import bench, iommu, machine, paths, report
 from ferry.errors import UsageError
 
 # What was posted for a pass over 16 TiB: seconds and MiB left, before and after.
-# https://lore.kernel.org/all/20231221031915.619337-1-pasha.tatashin@soleen.com and
-# https://lore.kernel.org/all/20240426034323.417219-1-pasha.tatashin@soleen.com
+# linux-iommu, "iommu/intel: Free empty page tables on unmaps", 2023-12-21 and 2024-04-26 (v2)
 PUBLISHED = (("RFC v1", 22.297, 23.388, 32783, 0), ("RFC v2", 36.074, 38.870, 32847, 27))
 
 

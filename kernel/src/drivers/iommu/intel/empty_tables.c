@@ -344,7 +344,8 @@ static noinline bool add_table(struct dmar_domain *domain, struct page *parent,
 		goto undo;
 	}
 	settle(domain, slot, pfn, level);
-	atomic_andnot(TABLE_SPECIAL, table_state(table));
+	if (atomic_fetch_andnot(TABLE_SPECIAL, table_state(table)) & TABLE_KEPT)
+		table_stock_keep(tables, place);
 	return true;
 
 undo:
@@ -507,6 +508,8 @@ static void prepare_places(struct dmar_domain *domain, struct dma_pte *slot,
 		if (unlikely(is_table(&entry)))
 			make_room(domain, slot, at, level);
 	}
+	/* Orders the reading of empty slots before that of the counters; see kill(). */
+	smp_rmb();
 	/* One GiB at a time, like the counters. */
 	for (at = pfn; at < end; at += level_size(3))
 		if (any_unflushed(domain, at))

@@ -133,34 +133,27 @@ static unsigned int oldest_place(struct table_stock *stock)
 	return stock->next;
 }
 
-/*
- * Whether the table that is about to be made at @place is to be kept. @released
- * is set to the place of a kept table that has to make room for it.
- */
-static bool worth_keeping(struct table_stock *stock, u64 place, u64 *released)
+static int find_place(struct table_stock *stock, u64 place)
 {
-	unsigned int i, victim;
+	int i;
 
 	for (i = 0; i < NR_PLACES; i++)
 		if (stock->places[i] == place)
-			break;
-	if (i == NR_PLACES) {
+			return i;
+	return -1;
+}
+
+/* Whether the table that is about to be made at @place is worth keeping. */
+static bool worth_keeping(struct table_stock *stock, u64 place)
+{
+	int i = find_place(stock, place);
+
+	if (i < 0) {
 		stock->places[oldest_place(stock)] = place;
 		return false;
 	}
-	if (stock->kept & BIT(i))
-		return true;
-	if (hweight_long(stock->kept) == NR_KEPT) {
-		if (++stock->refused % KEPT_PATIENCE)
-			return false;
-		victim = __ffs(stock->kept);
-		stock->kept &= ~BIT(victim);
-		*released = stock->places[victim];
-	} else {
-		atomic_long_inc(&nr_kept);
-	}
-	stock->kept |= BIT(i);
-	return true;
+	return stock->kept & BIT(i) || hweight_long(stock->kept) < NR_KEPT ||
+	       !(++stock->refused % KEPT_PATIENCE);
 }
 
 /**
@@ -169,27 +162,25 @@ static bool worth_keeping(struct table_stock *stock, u64 place, u64 *released)
  * @gfp: how to allocate if there is none in stock
  * @place: where it will be, 0 for a table that is never to be kept
  *
- * Returns a zeroed table in the state NEW, NULL if there is no memory.
+ * Returns a zeroed table in the state NEW, NULL if there is no memory. If it is
+ * KEPT as well, table_stock_keep() must be called after it was linked.
  */
 struct page *table_stock_take(struct empty_tables *tables, gfp_t gfp, u64 place)
 {
 	struct table_stock *stock = raw_cpu_ptr(tables->stock);
-	u64 released = 0;
+	int state = TABLE_STATE_NEW;
 	struct page *table;
 	unsigned long flags;
-	bool keep = false;
 	void *virt;
 
 	spin_lock_irqsave(&stock->lock, flags);
 	table = list_first_entry_or_null(&stock->clean, struct page, lru);
 	if (table)
 		list_del(&table->lru);
-	if (place)
-		keep = worth_keeping(stock, place, &released);
+	if (place && worth_keeping(stock, place))
+		state |= TABLE_KEPT;
 	spin_unlock_irqrestore(&stock->lock, flags);
 
-	if (unlikely(released))
-		empty_tables_release(tables->domain, released);
 	if (table) {
 		if (atomic_read(table_state(table)) & TABLE_UNCLEARED)
 			clear_page(page_address(table));
@@ -201,11 +192,45 @@ struct page *table_stock_take(struct empty_tables *tables, gfp_t gfp, u64 place)
 			return NULL;
 		table = virt_to_page(virt);
 	}
-	if (keep)
-		this_cpu_inc(table_stats.kept);
-	atomic_set(table_state(table),
-		   TABLE_STATE_NEW | (keep ? TABLE_KEPT : 0));
+	atomic_set(table_state(table), state);
 	return table;
+}
+
+/**
+ * table_stock_keep() - remember that a linked table is kept, to let go of it later
+ * @tables: of the domain
+ * @place: where it is
+ *
+ * Not before it is linked: who lets go of a place must find its table there.
+ */
+void table_stock_keep(struct empty_tables *tables, u64 place)
+{
+	struct table_stock *stock = raw_cpu_ptr(tables->stock);
+	u64 released = 0;
+	unsigned long flags;
+	int i;
+
+	spin_lock_irqsave(&stock->lock, flags);
+	i = find_place(stock, place);
+	if (i < 0) {
+		/* Forgotten meanwhile, or this is another CPU. */
+		released = place;
+	} else if (!(stock->kept & BIT(i))) {
+		if (hweight_long(stock->kept) == NR_KEPT) {
+			int victim = __ffs(stock->kept);
+
+			stock->kept &= ~BIT(victim);
+			released = stock->places[victim];
+		} else {
+			atomic_long_inc(&nr_kept);
+		}
+		stock->kept |= BIT(i);
+	}
+	spin_unlock_irqrestore(&stock->lock, flags);
+
+	this_cpu_inc(table_stats.kept);
+	if (released)
+		empty_tables_release(tables->domain, released);
 }
 
 /* Let go of all kept tables of a CPU of a domain; returns how many. */
@@ -295,6 +320,7 @@ void table_stock_exit(struct empty_tables *tables)
 		stock = per_cpu_ptr(tables->stock, cpu);
 		free_tables(&stock->clean);
 		free_tables(&stock->waiting);
+		free_tables(&stock->retired);
 		atomic_long_sub(hweight_long(stock->kept), &nr_kept);
 	}
 	free_percpu(tables->stock);

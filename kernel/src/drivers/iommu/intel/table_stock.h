@@ -73,6 +73,7 @@ struct empty_tables {
 int table_stock_init(struct empty_tables *tables);
 void table_stock_exit(struct empty_tables *tables);
 struct page *table_stock_take(struct empty_tables *tables, gfp_t gfp, u64 place);
+void table_stock_keep(struct empty_tables *tables, u64 place);
 void table_stock_return(struct empty_tables *tables, struct page *table);
 void table_stock_retire(struct empty_tables *tables, struct list_head *list);
 unsigned long table_stock_release(struct empty_tables *tables, int cpu);
