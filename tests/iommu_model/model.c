@@ -24,7 +24,7 @@
 #define MAX_MAPPERS	12
 #define NR_TABLES	4
 #define NR_WINDOW	(NR_TABLES * 512)
-#define NR_REGIONS	4
+#define NR_REGIONS	2
 #define MAPPED_MAX	2
 #define TOP		4
 #define NR_CACHED	64
@@ -191,8 +191,8 @@ void cache_tag_flush_range(struct dmar_domain *d, unsigned long start, unsigned 
 	if (ih)
 		return;
 	/* A slow one leaves time for what must not happen before it. */
-	if (nr_invalidations++ % 4 == 0)
-		usleep(100);
+	if (nr_invalidations++ % 2 == 0)
+		usleep(300);
 	pthread_rwlock_wrlock(&hw_lock);
 	for (device = 0; device < MAX_MAPPERS + NR_DEVICES; device++)
 		for (level = 2; level <= TOP; level++)
@@ -307,7 +307,7 @@ static void set_window(unsigned int page, u64 phys, bool queued)
 
 static void use_region(unsigned int *rnd)
 {
-	unsigned int region = prandom(rnd) % NR_REGIONS, kind = prandom(rnd) % 3;
+	unsigned int region = prandom(rnd) % NR_REGIONS, kind = min(prandom(rnd) % 6, 2);
 	unsigned int page = kind == 2 ? prandom(rnd) % 512 : 0, nr = kind == 2 ? 1 : 512;
 	struct shadow *shadow = &regions[region];
 	unsigned long pfn = region_pfn(region);
@@ -352,7 +352,7 @@ static void *mapper(void *number)
 
 	model_cpu = (uintptr_t)number;
 	while (!stop) {
-		if (prandom(&rnd) % 8 == 0) {
+		if (prandom(&rnd) % 3 == 0) {
 			use_region(&rnd);
 			continue;
 		}
@@ -385,6 +385,7 @@ static void *device(void *number)
 		page = prandom(&rnd) % 512;
 		i = prandom(&rnd) % NR_REGIONS;
 		check(MAX_MAPPERS + (uintptr_t)number, region_pfn(i) + page, &regions[i], page, true);
+		sched_yield();
 	}
 	return NULL;
 }

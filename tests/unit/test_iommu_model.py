@@ -34,8 +34,6 @@ BREAKAGES = (
     Breakage("no_flush", "empty_tables.c", "invalidate(domain, burial->first, burial->last);", ""),
     Breakage("successor_ignores_unflushed", "empty_tables.c",
              "if (any_unflushed(domain, pfn))\n\t\tinvalidate", "if (0)\n\t\tinvalidate"),
-    Breakage("large_page_ignores_unflushed", "empty_tables.c",
-             "if (any_unflushed(domain, at))\n\t\t\tinvalidate", "if (0)\n\t\t\tinvalidate"),
     Breakage("unflushed_is_counted_late", "empty_tables.c",
              "atomic_inc(unflushed);\n\tif (whole)", "if (0) atomic_inc(unflushed);\n\tif (whole)"),
     Breakage("empty_table_is_not_reaped", "empty_tables.c",
