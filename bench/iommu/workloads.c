@@ -70,7 +70,8 @@ int crew_start(struct crew *crew)
 
 void crew_finish(struct crew *crew, struct result *result)
 {
-	wait_for_completion(&crew->done);
+	/* Not TASK_UNINTERRUPTIBLE: a long run is no hung task. */
+	wait_for_completion_state(&crew->done, TASK_IDLE);
 	result->pairs = crew->nr * crew->pairs;
 	result->errors += atomic64_read(&crew->errors);
 }

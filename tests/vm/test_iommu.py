@@ -70,7 +70,8 @@ def test_dma_sees_the_right_page_or_none() -> None:
 def test_kunit(flavour: str) -> None:
     """Counting, dying, keeping and reusing, in every format of tables."""
     kernel = kbuild.build(flavour)
-    job = vm.Job("sed 's/^/| /' </sys/kernel/debug/kunit/intel_iommu_empty_tables/results >&3", BOOT_S)
+    script = "sed 's/^/| /' </sys/kernel/debug/kunit/intel_iommu_empty_tables/results >&3"
+    job = vm.Job(script, BOOT_S, kernel_args=("kunit.enable=1",))
     result = vm.run(kernel, machine.get("iommu-smp"), job)
     cases = ktap.parse("\n".join(line[2:] for line in result.records if line.startswith("|")))
     assert not ktap.failed(cases)
