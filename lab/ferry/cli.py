@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from types import FrameType
 from typing import Protocol
 
-from ferry.commands import bench, cost, demo, kernel, lint, server, table, test, vm
+from ferry.commands import bench, cost, demo, iommu, kernel, lint, server, table, test, vm
 from ferry.errors import FerryError
 
 
@@ -30,6 +30,7 @@ COMMANDS: tuple[Command, ...] = (
     bench,
     cost,
     table,
+    iommu,
     vm,
     kernel,
     server,

@@ -49,6 +49,8 @@ FLAVOURS = {
         Flavour("vanilla", ("common",), patched=False, steps=2400),
         Flavour("ferry", ("common", "ferry"), patched=True, steps=2400),
         Flavour("debug", ("common", "ferry", "debug"), patched=True, steps=2500),
+        Flavour("iommu-kasan", ("iommu", "kasan"), patched=True, steps=1000),
+        Flavour("iommu-kcsan", ("iommu", "kcsan"), patched=True, steps=1000),
     )
 }
 

@@ -27,6 +27,7 @@ class Machine:
     cpu_nodes: int = 2
     node_mib: int = 2048
     icount: bool = False  # one instruction is one virtual nanosecond, and every run is the same
+    iommu: bool = False  # Intel's; behind it QEMU's edu device, which can do DMA
     slow_nodes: bool = False  # ACPI says that nodes without CPUs are slower, so Linux demotes to them
     kernel_args: tuple[str, ...] = ()
     program: tuple[str, ...] = ("qemu-system-x86_64",)
@@ -74,6 +75,9 @@ class Machine:
             args = ["-cpu", TCG_CPU, "-accel", "tcg,thread=multi"]
         if self.slow_nodes:
             args += ["-machine", "hmat=on"]
+        if self.iommu:
+            args += ["-machine", "q35", "-device", "intel-iommu,aw-bits=48"]
+            args += ["-device", "edu,dma_mask=0xffffffffffffffff"]
         for node in range(self.nodes):
             args += ["-object", f"memory-backend-ram,id=ram{node},size={self.node_mib}M"]
             args += ["-numa", f"node,nodeid={node},memdev=ram{node}{self._placement(node)}"]
@@ -107,6 +111,8 @@ MACHINES = {
         Machine("cxl", cpu_nodes=1, slow_nodes=True),
         # Half of node 1 can be unplugged; most of node 0 can be had in one piece, so movable pages go there.
         Machine("movable", kernel_args=("movablecore=1G", "cma=1280M@0-2G")),
+        Machine("iommu", cpus=1, nodes=1, cpu_nodes=1, icount=True, iommu=True),
+        Machine("iommu-smp", cpus=4, nodes=1, cpu_nodes=1, iommu=True),
     )
 }
 

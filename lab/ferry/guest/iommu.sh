@@ -1,0 +1,46 @@
+# shellcheck shell=dash
+# SPDX-License-Identifier: GPL-2.0
+# For jobs on a machine with an IOMMU; follows lib.sh.
+
+RUN=/sys/kernel/debug/iommu_bench/run
+
+# load_bench: let the bench's module take the edu device.
+load_bench() {
+	insmod /bench/iommu_bench.ko || fail "cannot load iommu_bench: see the console"
+}
+
+# run WORKLOAD THREADS PAIRS: results as words, "pairs=... ns=... errors=..."
+run() {
+	echo "$*" >$RUN || fail "iommu_bench cannot run $*"
+	cat $RUN
+}
+
+# measure WORKLOAD THREADS PAIRS: a record, after a short run that is not counted
+measure() {
+	step "$*"
+	run "$1" "$2" 500 >/dev/null
+	echo "bench $1 $2 $(run "$@")" >&3
+}
+
+# tables NAME: a record of the KiB in page tables. A grace period may still hold some.
+tables() {
+	sleep 1
+	echo "tables $1 $(($(sed -n 's/^nr_iommu_pages //p' /proc/vmstat) * 4))" >&3
+}
+
+# bind_vfio: give the edu device to vfio-pci; its group is in $GROUP after that.
+bind_vfio() {
+	for dev in /sys/bus/pci/devices/*; do
+		[ "$(cat "$dev/device")" = 0x11e8 ] && break
+	done
+	echo vfio-pci >"$dev/driver_override"
+	echo "${dev##*/}" >/sys/bus/pci/drivers_probe
+	GROUP=$(basename "$(readlink "$dev/iommu_group")")
+	[ -e "/dev/vfio/$GROUP" ] || fail "vfio-pci does not take the edu device: see the console"
+}
+
+# stress ARGS...: a record of iova_stress
+stress() {
+	step "iova_stress $*"
+	echo "vfio $(/bin/iova_stress -g "$GROUP" -j "$@")" >&3
+}
