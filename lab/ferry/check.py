@@ -26,13 +26,14 @@ def checkpatch(table: series.Table) -> None:
         patches = series.export(table, Path(scratch) / "series", tree.HERE)[1:]
         root = series.checkout(tree.HERE)
         style = ("--terse", "--showfile", "--show-types", "--no-summary", "--quiet", "--color=never")
-        said = ""
+        said = []
         for row, patch in zip(table.patches, patches, strict=True):
             ignored = ",".join((*table.checkpatch_ignore, *row.checkpatch_ignore))
             ignore = ["--ignore", ignored] if ignored else []
-            said += _complaints([root / "scripts/checkpatch.pl", "--strict", *style, *ignore, patch], root)
+            found = _complaints([root / "scripts/checkpatch.pl", "--strict", *style, *ignore, patch], root)
+            said += [f"{patch.name}: {line}" for line in found.splitlines()]
     if said:
-        raise FerryError(f"checkpatch complains:\n{said}")
+        raise FerryError("checkpatch complains:\n  " + "\n  ".join(said))
     note(f"checkpatch --strict: {len(patches)} patches are clean")
 
 
