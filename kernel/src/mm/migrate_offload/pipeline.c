@@ -29,6 +29,7 @@
 #include <linux/pagemap.h>
 #include <linux/rmap.h>
 #include <linux/sched.h>
+#include <linux/sched/clock.h>
 #include <linux/timekeeping.h>
 
 #include "../internal.h"
@@ -40,6 +41,8 @@
 
 /* After so many pages a task lets others run, if there are any */
 #define RESCHED_PAGES	32
+/* The longest wait for another worker's part without sleeping */
+#define SPIN_NS		(100 * NSEC_PER_USEC)
 
 /**
  * struct migrate_run - one call of migrate_pages() on its way through the ring
@@ -321,13 +324,28 @@ static void run_remap_folio(struct migrate_run *run,
 	run_resched(run, nr_pages);
 }
 
+/*
+ * Help until others hold all that is left. They hold one part each, which takes
+ * less time than to fall asleep and to be woken.
+ */
+static void run_help_chunk(struct migrator *m, struct migrate_chunk *chunk)
+{
+	u64 end;
+
+	while (!completion_done(&chunk->done) && m->help(m))
+		;
+	end = local_clock() + SPIN_NS;
+	while (!completion_done(&chunk->done) && !need_resched() &&
+	       local_clock() < end)
+		cpu_relax();
+}
+
 static void run_wait_chunk(struct migrate_run *run, struct migrate_chunk *chunk)
 {
 	struct migrator *m = run->state->m;
 
-	while (m->help && !completion_done(&chunk->done))
-		if (!m->help(m))
-			break;
+	if (m->help)
+		run_help_chunk(m, chunk);
 	wait_for_completion(&chunk->done);
 }
 
