@@ -29,7 +29,8 @@ class Breakage:
 
 BREAKAGES = (
     Breakage("dead_table_is_used", "empty_tables.c", "if (is_dead(table))\n\t\treturn false;", ""),
-    Breakage("no_grace_period", "table_stock.c", "if (stock->running) {\n\t\tlist_splice_init(list, &stock->retired)",
+    Breakage("no_grace_period", "table_stock.c",
+             "if (stock->running) {\n\t\tlist_splice_init(list, &stock->retired)",
              "if (1) {\n\t\tlist_splice_init(list, &stock->clean)"),
     Breakage("no_flush", "empty_tables.c", "invalidate(domain, burial->first, burial->last);", ""),
     Breakage("successor_ignores_unflushed", "empty_tables.c",

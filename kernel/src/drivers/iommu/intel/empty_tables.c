@@ -330,8 +330,11 @@ static noinline bool add_table(struct dmar_domain *domain, struct page *parent,
 	}
 	rcu_read_unlock();
 
-	/* Only tables that hold pages are kept; they keep their parents. */
-	place = level - 1 == target ? table_place(pfn, target) : 0;
+	/*
+	 * Worth keeping may be a table that holds pages, which keeps its parents,
+	 * and one of 1 GiB, in case that its tables are unmapped as a whole.
+	 */
+	place = level - 1 == target || level == 3 ? table_place(pfn, level - 1) : 0;
 	table = table_stock_take(tables, gfp, place);
 	if (!table)
 		goto undo;

@@ -261,7 +261,7 @@ static void table_emptied_again_and_again_is_kept(struct kunit *test)
 	empty_tables_release(domain, table_place(PFN, 1));
 	KUNIT_EXPECT_PTR_EQ(test, table_of(domain, PFN, 1), table);
 	unmap(domain, PFN, 1);
-	KUNIT_EXPECT_EQ(test, nr_tables(domain), 0);
+	KUNIT_EXPECT_NULL(test, table_of(domain, PFN, 1));
 	free_domain(test, domain);
 }
 
@@ -274,7 +274,8 @@ static void pass_keeps_no_table(struct kunit *test)
 		KUNIT_ASSERT_EQ(test, map(domain, PFN + i * 512, 1, 1), 0);
 		unmap(domain, PFN + i * 512, 1);
 	}
-	KUNIT_EXPECT_EQ(test, nr_tables(domain), 0);
+	/* But for the one that all of them have above them, and its parent. */
+	KUNIT_EXPECT_LE(test, nr_tables(domain), agaw_to_level(domain->agaw) - 2);
 	free_domain(test, domain);
 }
 
@@ -290,7 +291,7 @@ static void kept_tables_are_bounded(struct kunit *test)
 			unmap(domain, PFN + i * 512, 1);
 		}
 	}
-	bound = num_online_cpus() * 4 + agaw_to_level(domain->agaw) - 2;
+	bound = num_online_cpus() * 6 + agaw_to_level(domain->agaw) - 2;
 	KUNIT_EXPECT_LE(test, nr_tables(domain), bound);
 	KUNIT_EXPECT_GT(test, nr_tables(domain), 1);
 	free_domain(test, domain);

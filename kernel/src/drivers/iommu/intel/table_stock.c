@@ -30,10 +30,10 @@
 #include "table_stock.h"
 
 /* Places that a CPU remembers, and how many of them may have a kept table. */
-#define NR_PLACES	8
-#define NR_KEPT		4
+#define NR_PLACES	12
+#define NR_KEPT		6
 /* If all may and are: how many more it takes for one to make room. */
-#define KEPT_PATIENCE	64
+#define KEPT_PATIENCE	16
 /* The most that one callback frees; the rest waits for the next. */
 #define FREE_BATCH	1024
 
@@ -48,7 +48,8 @@ struct table_stock {
 
 	u64 places[NR_PLACES];
 	unsigned long kept;		/* bits: places whose table is kept */
-	unsigned int next;		/* the place to be forgotten first */
+	unsigned int next;		/* the place that was forgotten last */
+	unsigned int victim;		/* the kept table that was let go of last */
 	unsigned int refused;
 };
 
@@ -131,6 +132,14 @@ static unsigned int oldest_place(struct table_stock *stock)
 		stock->next = (stock->next + 1) % NR_PLACES;
 	} while (stock->kept & BIT(stock->next));
 	return stock->next;
+}
+
+/* Round and round, so that none that is in use goes twice in a row. */
+static void next_victim(struct table_stock *stock)
+{
+	do {
+		stock->victim = (stock->victim + 1) % NR_PLACES;
+	} while (!(stock->kept & BIT(stock->victim)));
 }
 
 static int find_place(struct table_stock *stock, u64 place)
@@ -217,10 +226,9 @@ void table_stock_keep(struct empty_tables *tables, u64 place)
 		released = place;
 	} else if (!(stock->kept & BIT(i))) {
 		if (hweight_long(stock->kept) == NR_KEPT) {
-			int victim = __ffs(stock->kept);
-
-			stock->kept &= ~BIT(victim);
-			released = stock->places[victim];
+			next_victim(stock);
+			stock->kept &= ~BIT(stock->victim);
+			released = stock->places[stock->victim];
 		} else {
 			atomic_long_inc(&nr_kept);
 		}
