@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: GPL-2.0
+"""The emulated server: every run is the same, and what it lacks is named."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from ferry import emulator, profile, runner
+from ferry.cell import Cell
+from ferry.errors import FerryError
+from ferry.machine import Machine
+
+pytestmark = pytest.mark.vm
+
+CELLS = [
+    Cell("vanilla", "2M", 4, latency=True),
+    Cell("dma", "2M", 8, 4, 4096, latency=True),
+    Cell("ferry", "2M", 8, 16, latency=True),
+    Cell("ferry", "4K", 512, 16),
+    Cell("cpu", "4K", 512, batch_pages=512, cycles=True),
+]
+
+
+def _server(channels: int = 16) -> Machine:
+    emulator.build()
+    server = profile.load("zen3")
+    return replace(server, dma=replace(server.dma, channels=channels)).as_machine()
+
+
+def test_repeats_are_the_same_to_the_last_digit() -> None:
+    one, two = ([each.as_json() for each in runner.in_vms(CELLS, _server())[0]] for _ in range(2))
+    assert one == two
+    assert all(each["verified_bytes"] for each in one)
+    assert one[-1]["migrate_cycles_per_page"] > one[-1]["copy_cycles_per_page"] > 0
+
+
+def test_channels_that_are_not_there_are_counted() -> None:
+    with pytest.raises(FerryError, match="16 DMA channels were asked for, and 4 are there"):
+        runner.in_vms([Cell("ferry", "2M", 4, 16)], _server(channels=4))
