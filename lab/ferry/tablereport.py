@@ -181,6 +181,7 @@ def _plot_batches(axes: Axes, cells: list[Json]) -> None:
                 cell["first_folio_us"], cell["ratio"], f"C{i}*", label=f"Ferry, x{count}", markersize=11
             )
     axes.set_xscale("log")
+    axes.xaxis.set_minor_formatter("")  # its labels would lie on each other
     axes.set_xlabel("first folio usable after, us")
     axes.axhline(1.0, color="grey", linewidth=0.8)
     axes.set_ylim(bottom=0)

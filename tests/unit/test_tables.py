@@ -4,13 +4,15 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ferry import cell, profile, report, rows, runner, tablereport, tables
+from ferry import cell, cli, paths, profile, report, rows, runner, tablereport, tables
 from ferry.cell import Cell, Found
+from ferry.commands import table as table_command
 from ferry.errors import FerryError, UsageError
 
 ROW = rows.Row(
@@ -71,6 +73,34 @@ def test_unknown_table_and_engine() -> None:
         tables.get("v6")
     with pytest.raises(FerryError, match="no engine 'warp'"):
         Cell("warp", "2M", 1)
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["v6"], "no table 'v6'"),
+        (["v5-batch", "--profile", "moon"], "no profile 'moon'"),
+        (["v5-batch", "--profile", "cxl", "--here", "--twice"], "--twice is for virtual time"),
+        (["mtcopy", "--twice"], "--twice is for virtual time"),
+    ],
+)
+def test_bad_input_is_one_clear_line(
+    words: list[str], why: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runner, "in_vms", None)
+    assert cli.main(["table", *words]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith(f"ferry: {why}")
+    assert said.count("\n") == 1
+
+
+def test_profile_with_too_few_channels_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    small = profile.load("zen3")
+    small = replace(small, dma=replace(small.dma, channels=8))
+    monkeypatch.setattr(profile, "load", lambda name: small)
+    monkeypatch.setattr(paths, "OUT", tmp_path)
+    with pytest.raises(UsageError, match=r"needs 16 channels, but profile zen3 has 8: raise dma\.channels"):
+        table_command.run(cli.make_parser().parse_args(["table", "v5-throughput", "--quick"]))
 
 
 def test_script_sets_up_once_what_neighbours_share() -> None:
