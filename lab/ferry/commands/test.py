@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 
-from ferry import kbuild, paths
+from ferry import emulator, kbuild, paths
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -23,7 +23,8 @@ def run(args: argparse.Namespace) -> int:
     if args.unit:
         chosen = ["-m", "not vm", *chosen]
     else:
-        for name in ("vanilla", "ferry", "debug"):
+        for name in kbuild.FLAVOURS:
             kbuild.build(name)
+        emulator.build()
     env = {**os.environ, "PYTHONPATH": str(paths.ROOT / "lab")}
     return subprocess.run([sys.executable, "-m", "pytest", *chosen], cwd=paths.ROOT, env=env).returncode

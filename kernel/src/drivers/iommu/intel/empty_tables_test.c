@@ -34,6 +34,7 @@ static void format_name(const struct format *format, char *name)
 {
 	strscpy(name, format->name, KUNIT_PARAM_DESC_SIZE);
 }
+
 KUNIT_ARRAY_PARAM(format, formats, format_name);
 
 static struct dmar_domain *make_domain(struct kunit *test)
