@@ -14,7 +14,9 @@
  * empty_tables_init() - prepare a domain, before its first mapping
  * @domain: a paging domain of this driver
  *
- * May sleep. Returns 0 or -ENOMEM.
+ * May sleep.
+ *
+ * Return: 0 or -ENOMEM.
  */
 int empty_tables_init(struct dmar_domain *domain);
 
@@ -33,7 +35,7 @@ void empty_tables_exit(struct dmar_domain *domain);
  * @level: set to the level at which the way down ended
  *
  * The caller is in an RCU read-side section for as long as it uses the result.
- * Returns the entry: a page, or not present. It may change at any time unless
+ * Return: the entry: a page, or not present. It may change at any time unless
  * the caller owns the address.
  */
 struct dma_pte *empty_tables_find(struct dmar_domain *domain, unsigned long pfn,
@@ -51,7 +53,7 @@ struct dma_pte *empty_tables_find(struct dmar_domain *domain, unsigned long pfn,
  * the table stays until they are unmapped. The caller must write all of them.
  * Larger pages find their place cleared of tables and of smaller pages.
  *
- * Returns the first entry, NULL if there is no memory.
+ * Return: the first entry, NULL if there is no memory.
  */
 struct dma_pte *empty_tables_map(struct dmar_domain *domain, unsigned long pfn,
 				 int level, unsigned long nr_pages, gfp_t gfp);
@@ -70,7 +72,7 @@ void empty_tables_take_back(struct dmar_domain *domain, struct dma_pte *slot);
  * @size: how much, in bytes; the caller owns all of it
  * @gather: what to flush, and what to free when that is done
  *
- * Returns @size, or the size of the page at @iova if that is larger.
+ * Return: @size, or the size of the page at @iova if that is larger.
  */
 size_t empty_tables_unmap(struct dmar_domain *domain, unsigned long iova,
 			  size_t size, struct iommu_iotlb_gather *gather);

@@ -171,7 +171,7 @@ static bool worth_keeping(struct table_stock *stock, u64 place)
  * @gfp: how to allocate if there is none in stock
  * @place: where it will be, 0 for a table that is never to be kept
  *
- * Returns a zeroed table in the state NEW, NULL if there is no memory. If it is
+ * Return: a zeroed table in the state NEW, NULL if there is no memory. If it is
  * KEPT as well, table_stock_keep() must be called after it was linked.
  */
 struct page *table_stock_take(struct empty_tables *tables, gfp_t gfp, u64 place)
