@@ -400,11 +400,16 @@ static bool run_can_unmap(struct migrate_run *run)
 
 static void run_pipeline(struct migrate_run *run)
 {
-	while (run_can_unmap(run) || run->head != run->tail) {
-		if (!run_can_unmap(run))
+	for (;;) {
+		/* Ask once: the answer may change at any time */
+		if (run_can_unmap(run)) {
+			if (run_unmap_chunk(run))
+				run_submit_chunk(run);
+		} else if (run->head != run->tail) {
 			run_remap_chunk(run);
-		else if (run_unmap_chunk(run))
-			run_submit_chunk(run);
+		} else {
+			break;
+		}
 		/* Make accessible what is ready, or will not be without us */
 		while (run->head != run->tail &&
 		       (run->alone ||
