@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TextIO
 
-from ferry import console, initramfs, packages, paths, proc
+from ferry import console, initramfs, packages, paths, proc, progress
 from ferry.errors import FerryError
 from ferry.kbuild import Kernel
 from ferry.machine import Machine
@@ -30,14 +30,17 @@ KVM = Path("/dev/kvm")
 KVM_PROBE_S = 20.0
 POLL_S = 0.05
 TAIL_LINES = 15
+# The kernel's first line follows the firmware's work, which takes one second.
+SILENCE_S = 45.0
+FIRST_LINE = "Linux version"
 
 PROBE = Machine("probe", cpus=1, nodes=1, cpu_nodes=1, node_mib=512)
 
 # Set to end all VMs that run in other threads: a thread gets no signal.
 cancelled = threading.Event()
 
-# With -no-reboot, the reboot after a panic ends QEMU.
-KERNEL_ARGS = ("oops=panic", "panic=-1")
+# With -no-reboot, the reboot after a panic ends QEMU. earlyprintk: a kernel that started has said so.
+KERNEL_ARGS = ("oops=panic", "panic=-1", "earlyprintk=ttyS0")
 
 
 class LostVM(FerryError):
@@ -84,10 +87,23 @@ def run(
     """Boot a kernel, run a job, return its result. on_output gets the job's output as it comes.
 
     Raises LostVM if there is no result within the job's time limit, DirtyConsole if the kernel warned
-    of something, and FerryError if the job said "fail".
+    of something, and FerryError if the job said "fail". An emulator that does not come as far as the
+    kernel's first line, as was seen once, is started once more.
     """
     packages.ensure(["qemu-system-x86"])
     paths.BUILD.mkdir(parents=True, exist_ok=True)
+    result = _attempt(kernel, machine, job, kvm, on_output, SILENCE_S)
+    if result is None:
+        progress.note(f"no sign of a kernel in the VM after {SILENCE_S:.0f} s: starting it once more")
+        result = _attempt(kernel, machine, job, kvm, on_output, job.timeout_s)
+    assert result
+    return result
+
+
+def _attempt(
+    kernel: Kernel, machine: Machine, job: Job, kvm: bool, on_output: OnOutput | None, patience_s: float
+) -> Result | None:
+    """One start; None if the kernel's first line is still awaited after patience_s, short of the limit."""
     with ExitStack() as stack:
         # Under BUILD, because virtme-ng hides the host's /run, /var/tmp and /dev/shm from the guest.
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="vm-", dir=paths.BUILD)))
@@ -95,9 +111,13 @@ def run(
         (folder / "output").touch()
         compose = _host_root_command if job.host_root else _initramfs_command
         command = compose(kernel, machine, job, folder, kvm)
-        until = time.monotonic() + job.timeout_s
+        patience_s = min(patience_s, job.timeout_s)
+        start = time.monotonic()
         with (folder / "emulator").open("w") as log, _child(command, log) as child:
-            in_time = _follow(child, folder / "output", until, on_output)
+            begun = _await_kernel(child, folder, start + patience_s)
+            if not begun and patience_s < job.timeout_s and not cancelled.is_set():
+                return None
+            in_time = _follow(child, folder / "output", start + job.timeout_s, on_output)
         return _judge(folder, job, in_time)
 
 
@@ -188,6 +208,15 @@ def _child(command: list[str], log: TextIO) -> Iterator[subprocess.Popen[str]]:
         pump.join()
 
 
+def _await_kernel(child: subprocess.Popen[str], folder: Path, until: float) -> bool:
+    """Wait for the kernel's first line, or for the guest's end. False if time is up."""
+    while FIRST_LINE not in _log(folder) and child.poll() is None:
+        if time.monotonic() >= until or cancelled.is_set():
+            return False
+        time.sleep(POLL_S)
+    return True
+
+
 def _follow(child: subprocess.Popen[str], output: Path, until: float, on_output: OnOutput | None) -> bool:
     """Wait for the guest's end, passing on what its job writes. False if time is up."""
     with output.open(errors="replace", newline="") as file:
@@ -202,7 +231,7 @@ def _follow(child: subprocess.Popen[str], output: Path, until: float, on_output:
 
 def _judge(folder: Path, job: Job, in_time: bool) -> Result:
     """What the guest said, or an exception. The console is kept for the user."""
-    log = _read(folder / "console") + _read(folder / "emulator")
+    log = _log(folder)
     kept = paths.LOGS / f"{job.name}.log"
     kept.parent.mkdir(parents=True, exist_ok=True)
     kept.write_text(log)
@@ -218,6 +247,11 @@ def _judge(folder: Path, job: Job, in_time: bool) -> Result:
         if record.startswith("error "):
             raise FerryError(record.removeprefix("error "))
     return Result(int(last.split()[1]), records, _read(folder / "output"), log)
+
+
+def _log(folder: Path) -> str:
+    """The guest's console: virtme-ng passes it on as its own output."""
+    return _read(folder / "console") + _read(folder / "emulator")
 
 
 def _read(path: Path) -> str:
