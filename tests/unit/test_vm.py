@@ -42,7 +42,9 @@ def test_an_emulator_without_a_kernel_is_started_once_more(
     assert not list(tmp_path.glob("vm-*"))
 
 
-def test_a_second_start_without_a_kernel_is_a_lost_vm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_second_start_without_a_kernel_is_a_lost_vm(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with pytest.raises(vm.LostVM, match="still busy after 1 s"):
         boot(f"echo start >>{tmp_path}/starts; sleep 60", monkeypatch, tmp_path, timeout_s=1.0)
     assert (tmp_path / "starts").read_text() == "start\nstart\n"

@@ -12,6 +12,8 @@ from ferry import emulator, paths, profile, report, runner, tablereport, tables
 from ferry.errors import FerryError, UsageError
 from ferry.progress import elapsed, note
 
+MOST_SHOWN = 20
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Which table, where, and how much of it."""
@@ -36,16 +38,29 @@ def run(args: argparse.Namespace) -> int:
     report.check_writable(output)
     begin = time.monotonic()
     result = _measure(table, server, args)
-    if args.twice and _measure(table, server, args) != result:
-        raise FerryError(
-            "two runs differ: something in the VM depends on the host; see build/log/console-*.log"
-        )
+    if args.twice:
+        _compare(result, _measure(table, server, args))
     note(f"{table.name}: {elapsed(time.monotonic() - begin)}" + (", two runs the same" * args.twice))
     report.write_json(output, result)
     report.show(tablereport.as_table(result))
     for path in (output, *tablereport.write()):
         print(path)
     return 0
+
+
+def _compare(one: dict[str, Any], other: dict[str, Any]) -> None:
+    """Raise FerryError, naming what differs, unless two results are the same."""
+    differ = [
+        f"{cell['folio_kib']} KiB, {tablereport.engine(cell)}: {key} {cell.get(key)} and {twin.get(key)}"
+        for cell, twin in zip(one["cells"], other["cells"], strict=True)
+        for key in cell | twin
+        if cell.get(key) != twin.get(key)
+    ]
+    if differ or one != other:
+        shown = "".join(f"\n  {line}" for line in differ[:MOST_SHOWN])
+        raise FerryError(
+            f"two runs differ in {len(differ)} figures: something in the VM depends on the host{shown}"
+        )
 
 
 def _measure(table: tables.Table, server: profile.Profile, args: argparse.Namespace) -> dict[str, Any]:
