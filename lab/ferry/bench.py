@@ -7,11 +7,11 @@ import os
 import re
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ferry import kbuild, packages, paths, proc, rows, vm
+from ferry import emulator, kbuild, packages, paths, proc, rows, vm
 from ferry.errors import FerryError, UsageError
 from ferry.machine import Machine
 from ferry.progress import Step
@@ -109,8 +109,15 @@ def script(plan: Plan, flavour: str) -> str:
 
 
 def measure(plan: Plan, machine: Machine, *, kvm: bool = False) -> Measured:
-    """Boot what the plan needs, vanilla first, and measure. Raises FerryError if a byte is lost."""
+    """Boot what the plan needs, vanilla first, and measure. Raises FerryError if a byte is lost.
+
+    Wall time comes from the lab's own emulator: in Debian's it depends on luck, how fast a huge page
+    is copied (server/qemu/patches says why).
+    """
     plan.check(machine)
+    if _own_emulator(machine, kvm):
+        emulator.build()
+        machine = replace(machine, program=tuple(emulator.command()))
     flavours = [name for name in ("vanilla", "ferry") if plan.on(name)]
     kernels = {name: kbuild.build(name) for name in flavours}
     migbench = build_migbench()
@@ -127,6 +134,10 @@ def measure(plan: Plan, machine: Machine, *, kvm: bool = False) -> Measured:
         if result.status or len(found) < count:
             raise FerryError(f"the bench on {name} ended early: {result.output.strip()[-200:]}")
     return Measured(rows.with_ratios(found), {name: kernel.release for name, kernel in kernels.items()})
+
+
+def _own_emulator(machine: Machine, kvm: bool) -> bool:
+    return not kvm and not machine.icount
 
 
 def parse(records: Sequence[str], plan: Plan) -> list[rows.Row]:
@@ -146,7 +157,7 @@ def host(machine: Machine, kvm: bool = False) -> dict[str, Any]:
     return {
         "cpu": model[1] if model else "unknown",
         "cpus": len(os.sched_getaffinity(0)),
-        "qemu": proc.output(["qemu-system-x86_64", "--version"]).splitlines()[0],
+        "qemu": emulator.version(emulator.BINARY if _own_emulator(machine, kvm) else machine.program[0]),
         "accelerator": "kvm" if kvm else "tcg, icount" if machine.icount else "tcg",
         "machine": machine.name,
         "guest_cpus": machine.cpus,

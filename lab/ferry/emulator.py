@@ -82,9 +82,9 @@ def command() -> list[str]:
     return [str(BINARY), *(word for place in FIRMWARE for word in ("-L", place))]
 
 
-def version() -> str:
-    """What the built program says of itself."""
-    return proc.output([BINARY, "--version"]).splitlines()[0]
+def version(program: str | Path = BINARY) -> str:
+    """What the built program, or another QEMU, says of itself."""
+    return proc.output([program, "--version"]).splitlines()[0]
 
 
 def _source(wanted: Base) -> str:

@@ -61,6 +61,7 @@ def get(name: str) -> Table:
 def compare(table: Table, found: Sequence[Found]) -> list[Found]:
     """Each cell with its ratio to vanilla, of equal folios and the most of them, and the posted figures."""
     known = published()[table.source]
+    found = [_with_copies(each, found) for each in found]
     base: dict[str, Found] = {}
     for each in found:
         if each.cell.engine == "vanilla":
@@ -83,6 +84,16 @@ def compare(table: Table, found: Sequence[Found]) -> list[Found]:
             )
         )
     return compared
+
+
+def _with_copies(one: Found, found: Sequence[Found]) -> Found:
+    """Vanilla copies between other work, where no tracepoint sees it: what the same copies cost in a batch."""
+    if not one.cycles or one.cell.engine != "vanilla":
+        return one
+    for other in found:
+        if other.cycles and other.cell.engine == "cpu" and _alike(other.cell, one.cell):
+            return replace(one, cycles=(one.cycles[0], other.cycles[1]))
+    return one
 
 
 def _speed(one: Found) -> float:
@@ -264,7 +275,8 @@ TABLES = {
             "v1",
             _cycles,
             _cycles_published,
-            note="Vanilla's copies lie between other work, where no tracepoint sees them: no share is shown.",
+            note="Vanilla's copies lie between other work, where no tracepoint sees them: what is shown is "
+            "what cpu's took, which are the same copies, one after the other.",
         ),
         Table(
             "userspace",

@@ -124,6 +124,14 @@ def test_cycles_are_per_page() -> None:
     assert found.as_json()["copy_share"] == 0.2
 
 
+def test_vanilla_has_the_copies_of_the_same_batch() -> None:
+    cells = [Cell(engine, "4K", count, cycles=True) for count in (1, 512) for engine in ("vanilla", "cpu")]
+    cycles = [(10.0, 0.0), (9.0, 2.0), (8.0, 0.0), (7.0, 1.0)]
+    found = [replace(_found(one, 1.0), cycles=each) for one, each in zip(cells, cycles, strict=True)]
+    shares = [each.as_json()["copy_share"] for each in tables.compare(tables.get("v1-cycles"), found)]
+    assert shares == [0.2, 2.0 / 9.0, 0.125, 1.0 / 7.0]
+
+
 def test_shards_hold_each_cell_once_and_one_kernel() -> None:
     cells = _cells("v5-throughput", False)
     plan = runner.shards(cells)

@@ -60,7 +60,7 @@ use_policy() {
 TRACE=/sys/kernel/tracing/instances/ferry
 
 # cycles COMMAND...: prints the cycles of its last migrate_pages(), and, from a second run with more
-# tracepoints, of the copies in that, which is 0 if Linux copies one by one.
+# tracepoints, of the copies in that, which is 0 on a kernel without Ferry.
 cycles() {
 	traced "migrate/mm_migrate_pages_start migrate/mm_migrate_pages" "$@"
 	total=${found% *}
