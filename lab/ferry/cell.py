@@ -103,6 +103,7 @@ class Found:
     published_ratio: float | None = None
     published_first_us: float | None = None
     published_share: float | None = None  # of the copies in migrate_pages()
+    published_access: dict[str, float] | None = None  # some of what access has
 
     def as_json(self) -> dict[str, Any]:
         """The cell as JSON; keys that do not apply are left out."""
@@ -123,6 +124,7 @@ class Found:
             "inaccessible_us": away or None,
             "cpu_ns_per_page": self.row.cpu_ns_per_page,
             "access_cycles_per_page": self.access,
+            "published_access_cycles_per_page": self.published_access,
             "migrate_cycles_per_page": self.cycles and round(self.cycles[0], 1),
             "copy_cycles_per_page": (self.cycles and round(self.cycles[1], 1)) or None,
             "copy_share": (self.cycles and self.cycles[1] / self.cycles[0]) or None,

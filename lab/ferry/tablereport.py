@@ -44,7 +44,10 @@ COLUMNS: tuple[tuple[str, Callable[[Json], str]], ...] = (
         "read a page, cycles: uncached / cached / moved",
         lambda cell: _access(cell.get("access_cycles_per_page")),
     ),
+    ("published", lambda cell: _access(cell.get("published_access_cycles_per_page"))),
 )
+
+ACCESSES = ("uncached", "cached", "post_move")
 
 
 def engine(cell: Json) -> str:
@@ -77,7 +80,7 @@ def _away(value: dict[str, float] | None) -> str:
 
 
 def _access(value: dict[str, float] | None) -> str:
-    return " / ".join(_us(value[key]) for key in ("uncached", "cached", "post_move")) if value else ""
+    return " / ".join(_us(value.get(key)) or "-" for key in ACCESSES) if value else ""
 
 
 def columns(result: Json) -> list[tuple[str, Callable[[Json], str]]]:

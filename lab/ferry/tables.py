@@ -28,6 +28,7 @@ class Posted:
     ratio: float | None = None  # to vanilla
     first_us: float | None = None
     share: float | None = None
+    access: dict[str, float] | None = None
 
 
 NOTHING = Posted()
@@ -81,13 +82,14 @@ def compare(table: Table, found: Sequence[Found]) -> list[Found]:
                 published_ratio=posted.ratio,
                 published_first_us=posted.first_us,
                 published_share=posted.share,
+                published_access=posted.access,
             )
         )
     return compared
 
 
 def _with_copies(one: Found, found: Sequence[Found]) -> Found:
-    """Vanilla copies between other work, where no tracepoint sees it: what the same copies cost in a batch."""
+    """Vanilla copies between other work, where no tracepoint sees it; cpu makes the same copies in a row."""
     if not one.cycles or one.cell.engine != "vanilla":
         return one
     for other in found:
@@ -207,7 +209,7 @@ def _cycles_published(known: dict[str, Any], cell: Cell) -> Posted:
 def _userspace(known: dict[str, Any], quick: bool) -> list[Cell]:
     """One page, what fits into a cache, and what does not."""
     cells = []
-    for folios in (1, 512) if quick else (1, 512, 65536):
+    for folios in (1, 512) if quick else (1, 512, 131072):
         how: dict[str, Any] = {"access": True, "runs": WALL_RUNS}
         cells += [
             Cell("vanilla", "4K", folios, **how),
@@ -219,11 +221,14 @@ def _userspace(known: dict[str, Any], quick: bool) -> list[Cell]:
 
 
 def _userspace_published(known: dict[str, Any], cell: Cell) -> Posted:
-    every = known["userspace"]
-    if cell.engine not in ("cpu", "dma") or cell.folios not in every["pages"]:
+    if cell.engine not in ("vanilla", "cpu", "dma") or cell.folios not in known["pages"]:
         return NOTHING
-    place = every["pages"].index(cell.folios)
-    return Posted(every["vanilla"][place] / every[cell.engine][place])
+    place = known["pages"].index(cell.folios)
+    if cell.engine == "vanilla":
+        reads = {name: known[name][place] for name in ("uncached", "cached", "post_move")}
+        return Posted(access=reads)
+    reads = {"post_move": known["post_move_dma"][place]} if cell.engine == "dma" else None
+    return Posted(known["vanilla"][place] / known[cell.engine][place], access=reads)
 
 
 # --- mtcopy ---

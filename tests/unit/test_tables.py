@@ -62,6 +62,23 @@ def test_posted_ratio_is_to_posted_vanilla() -> None:
     assert batch.published(known, Cell("vanilla", "2M", 999)) == tables.NOTHING
 
 
+@pytest.mark.parametrize("name", tables.TABLES)
+def test_each_cell_of_earlier_work_has_what_was_posted(name: str) -> None:
+    table = tables.get(name)
+    found = tables.compare(table, [_found(each, 1.0) for each in _cells(name, False)])
+    assert any(each.published_ratio for each in found)
+
+
+def test_posted_reads_are_those_of_the_engine() -> None:
+    table, known = tables.get("userspace"), tables.published()["userspace"]
+    vanilla, dma = (
+        table.published(known, Cell("vanilla", "4K", 512)),
+        table.published(known, Cell("dma", "4K", 512, 1)),
+    )
+    assert vanilla.access == {"uncached": 793.46, "cached": 208.59, "post_move": 181.34}
+    assert dma == tables.Posted(4930.36 / 15590.80, access={"post_move": 183.21})
+
+
 def test_ratio_is_to_vanilla_of_as_many_folios() -> None:
     few, many = Cell("vanilla", "2M", 1), Cell("vanilla", "2M", 128)
     found = [_found(few, 1.0), _found(many, 2.0), _found(Cell("ferry", "2M", 128, 16), 6.0)]
