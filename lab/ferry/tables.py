@@ -225,10 +225,9 @@ def _userspace_published(known: dict[str, Any], cell: Cell) -> Posted:
         return NOTHING
     place = known["pages"].index(cell.folios)
     if cell.engine == "vanilla":
-        reads = {name: known[name][place] for name in ("uncached", "cached", "post_move")}
-        return Posted(access=reads)
-    reads = {"post_move": known["post_move_dma"][place]} if cell.engine == "dma" else None
-    return Posted(known["vanilla"][place] / known[cell.engine][place], access=reads)
+        return Posted(access={name: known[name][place] for name in ("uncached", "cached", "post_move")})
+    moved = {"post_move": known["post_move_dma"][place]} if cell.engine == "dma" else None
+    return Posted(known["vanilla"][place] / known[cell.engine][place], access=moved)
 
 
 # --- mtcopy ---
