@@ -62,7 +62,7 @@ class Cell:
         if self.engine in ON_CHANNELS:
             # Without batches Ferry's own depth will do.
             depth = min(MAX_DEPTH, max(32, self.batch_pages * PAGE // parse_size(self.folio)))
-            return [f"use_ptdma {self.channels} {depth}"]
+            return [f"use_dma {self.channels} {depth}"]
         if self.engine == rows.VANILLA:
             return []
         threads = f"echo {self.threads} >/sys/module/mtcopy/parameters/threads"

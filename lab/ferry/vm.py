@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TextIO
 
-from ferry import console, initramfs, packages, paths, proc, progress
+from ferry import console, files, initramfs, packages, paths, proc, progress
 from ferry.errors import FerryError
 from ferry.kbuild import Kernel
 from ferry.machine import Machine
@@ -94,7 +94,7 @@ def run(
     paths.BUILD.mkdir(parents=True, exist_ok=True)
     result = _attempt(kernel, machine, job, kvm, on_output, SILENCE_S)
     if result is None:
-        progress.note(f"no sign of a kernel in the VM after {SILENCE_S:.0f} s: starting it once more")
+        progress.note(f"no kernel's first line from the VM in {SILENCE_S:.0f} s: starting it once more")
         result = _attempt(kernel, machine, job, kvm, on_output, job.timeout_s)
     assert result
     return result
@@ -116,6 +116,7 @@ def _attempt(
         with (folder / "emulator").open("w") as log, _child(command, log) as child:
             begun = _await_kernel(child, folder, start + patience_s)
             if not begun and patience_s < job.timeout_s and not cancelled.is_set():
+                files.write(paths.LOGS / "silent.log", _log(folder))
                 return None
             in_time = _follow(child, folder / "output", start + job.timeout_s, on_output)
         return _judge(folder, job, in_time)

@@ -56,3 +56,11 @@ def test_changed_requirements_are_installed(clone: Path) -> None:
     run(clone)
     (clone / "lab/requirements.txt").write_text("# changed\n")
     assert "making build/venv" in run(clone).stderr
+
+
+def test_a_folder_that_cannot_be_written_is_one_clear_line(clone: Path) -> None:
+    (clone / "build").write_text("")
+    done = run(clone)
+    assert done.returncode == 1
+    assert done.stderr.startswith("ferry: cannot make")
+    assert len(done.stderr.splitlines()) == 1

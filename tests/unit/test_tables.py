@@ -123,14 +123,14 @@ def test_profile_with_too_few_channels_is_named(monkeypatch: pytest.MonkeyPatch,
 def test_script_sets_up_once_what_neighbours_share() -> None:
     cells = [Cell("dma", "2M", 4, 16, 512), Cell("dma", "2M", 8, 16, 512), Cell("dma", "2M", 8, 4, 512)]
     script = cell.script(list(enumerate(cells)))
-    assert script.count("use_ptdma 16 32") == 1
-    assert script.count("use_ptdma 4 32") == 1
+    assert script.count("use_dma 16 32") == 1
+    assert script.count("use_dma 4 32") == 1
     assert script.count("use_policy 512 2097152") == 2
     assert script.count("migbench --folio 2M") == 3
 
 
 def test_earlier_design_never_lacks_descriptors() -> None:
-    assert Cell("dma", "4K", 65536, 1, 65536).engine_lines() == ["use_ptdma 1 65536"]
+    assert Cell("dma", "4K", 65536, 1, 65536).engine_lines() == ["use_dma 1 65536"]
 
 
 def test_cycles_are_per_page() -> None:
