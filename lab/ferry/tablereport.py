@@ -10,13 +10,14 @@ import base64
 import html
 import io
 import json
+import textwrap
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
 
-from ferry import files, paths, report
+from ferry import files, paths, report, tables
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -47,6 +48,7 @@ COLUMNS: tuple[tuple[str, Callable[[Json], str]], ...] = (
     ("published", lambda cell: _access(cell.get("published_access_cycles_per_page"))),
 )
 
+LETTERS_PER_INCH = 11
 ACCESSES = ("uncached", "cached", "post_move")
 
 
@@ -109,7 +111,8 @@ def as_table(result: Json) -> Table:
 
 def write(folder: Path = paths.OUT) -> list[Path]:
     """A plot for each result in a folder, and the page with all of them."""
-    results = [json.loads(path.read_text()) for path in sorted(folder.glob("table-*.json"))]
+    found = [folder / f"table-{name}.json" for name in tables.TABLES]
+    results = [json.loads(path.read_text()) for path in found if path.is_file()]
     made, parts = [], []
     for result in results:
         picture = _picture(result)
@@ -147,8 +150,9 @@ def _picture(result: Json) -> bytes:
         place.set_title(f"{report.size(folio)} folios")
         place.spines[["top", "right"]].set_visible(False)
     axes[0][0].set_ylabel("throughput, vanilla = 1")
-    axes[0][-1].legend(fontsize="small")
-    figure.suptitle(title(result), fontsize="medium")
+    axes[0][-1].legend(fontsize="small", loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    width = int(figure.get_figwidth() * LETTERS_PER_INCH)
+    figure.suptitle(textwrap.fill(title(result), width), fontsize="medium")
     out = io.BytesIO()
     # No version of the library in the file: equal figures, equal bytes.
     figure.savefig(out, format="png", dpi=110, metadata={"Software": None})
