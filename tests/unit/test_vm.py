@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0
 """How a VM's start and end are judged, with a shell script in the emulator's place."""
 
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from ferry import packages, paths, proc, vm
+from ferry.commands.vm import shell_script
 from ferry.kbuild import Kernel
 from ferry.machine import Machine
 
@@ -54,3 +56,10 @@ def test_a_kernel_that_hangs_is_not_started_again(tmp_path: Path, monkeypatch: p
     with pytest.raises(vm.LostVM, match="Linux version"):
         boot(f"echo start >>{tmp_path}/starts; {SAYS_LINUX}; sleep 60", monkeypatch, tmp_path, timeout_s=1.5)
     assert (tmp_path / "starts").read_text() == "start\n"
+
+
+@pytest.mark.parametrize("setup", ["", "use_engine cpu 1\n"])
+def test_an_interactive_shell_begins_with_sound_lines(setup: str) -> None:
+    text = shell_script(KERNEL, setup)
+    subprocess.run(["sh", "-n"], input=text, text=True, check=True)
+    assert text.endswith("bash -i\n")

@@ -37,16 +37,16 @@ def _server(*functions: str) -> machine.Machine:
     return replace(machine.get("smp"), program=tuple(emulator.command()), devices=tuple(devices))
 
 
-@pytest.fixture(scope="module")
-def result() -> vm.Result:
-    """The driver's KUnit tests, each on the function that has its fault."""
+@pytest.fixture(scope="module", params=("ferry", "debug"))
+def result(request: pytest.FixtureRequest) -> vm.Result:
+    """The driver's KUnit tests, each on the function that has its fault; debug has KASAN and lockdep."""
     names = [f"{name}=0000:00:{profile.FIRST_SLOT + i:02x}.0" for i, name in enumerate(SLOTS)]
     script = (
         f"modprobe ptdma && modprobe ptdma_test {' '.join(names)} || fail 'cannot load the tests'\n"
         "sed 's/^/| /' /sys/kernel/debug/kunit/ptdma/results >&3\n"
     )
     job = vm.Job(script, 180.0, kernel_args=("kunit.enable=1",))
-    return vm.run(kbuild.build("ferry"), _server(*SLOTS.values()), job)
+    return vm.run(kbuild.build(request.param), _server(*SLOTS.values()), job)
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -70,12 +70,17 @@ def _shell(kernel: kbuild.Kernel, where: machine.Machine, setup: str, args: argp
     paths.BUILD.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="vm-", dir=paths.BUILD) as folder:
         shell = Path(folder, "shell")
-        library = (vm.GUEST / "lib.sh").read_text()
-        begin = f"{vm.link_modules(kernel)}\nexec 3>&2\n({setup}) || true\nexec 3>&- bash -i\n"
-        shell.write_text(f"#!/bin/sh\n{library}{begin}")
+        shell.write_text(shell_script(kernel, setup))
         shell.chmod(0o755)
         command = vm.vng_command(kernel, where, tuple(args.arg), args.kvm)
         return subprocess.run([*command, "--shell", str(shell)]).returncode
+
+
+def shell_script(kernel: kbuild.Kernel, setup: str) -> str:
+    """What begins an interactive shell. If the set-up fails it says so, and the shell comes all the same."""
+    library = (vm.GUEST / "lib.sh").read_text()
+    begin = f"{vm.link_modules(kernel)}\nexec 3>&2\n(:\n{setup})\nexec 3>&- bash -i\n"
+    return f"#!/bin/sh\n{library}{begin}"
 
 
 def _print(text: str) -> None:
