@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 import shlex
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -90,7 +89,7 @@ def run(
 
     Raises LostVM if there is no result within the job's time limit, DirtyConsole if the kernel warned
     of something, and FerryError if the job said "fail". An emulator that does not come as far as the
-    kernel's first line, as was seen twice in hundreds of starts, is started once more.
+    kernel's first line, as was seen once in hundreds of starts, is started once more.
     """
     packages.ensure(["qemu-system-x86"])
     paths.BUILD.mkdir(parents=True, exist_ok=True)
@@ -203,13 +202,20 @@ def _child(command: list[str], log: TextIO) -> Iterator[subprocess.Popen[str]]:
     )
     assert child.stdout
     # A pipe and a copy: QEMU under virtme-ng opens its stdout by path and truncates it.
-    pump = threading.Thread(target=shutil.copyfileobj, args=(child.stdout, log), daemon=True)
+    pump = threading.Thread(target=_pump, args=(child.stdout, log), daemon=True)
     pump.start()
     try:
         yield child
     finally:
         proc.kill_group(child)
         pump.join()
+
+
+def _pump(source: TextIO, log: TextIO) -> None:
+    """Copy line by line, as they come: someone waits for the kernel's first."""
+    for line in source:
+        log.write(line)
+        log.flush()
 
 
 def _await_kernel(child: subprocess.Popen[str], folder: Path, until: float) -> bool:

@@ -58,6 +58,12 @@ def test_a_kernel_that_hangs_is_not_started_again(tmp_path: Path, monkeypatch: p
     assert (tmp_path / "starts").read_text() == "start\n"
 
 
+def test_virtme_s_output_is_the_console_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    said = "echo 'Linux version 6.12.1'; sleep 1; echo exit 0 >$folder/result"
+    boot(f"echo start >>{tmp_path}/starts; {said}", monkeypatch, tmp_path)
+    assert (tmp_path / "starts").read_text() == "start\n"
+
+
 @pytest.mark.parametrize("setup", ["", "use_engine cpu 1\n"])
 def test_an_interactive_shell_begins_with_sound_lines(setup: str) -> None:
     text = shell_script(KERNEL, setup)
