@@ -40,11 +40,7 @@ FIRMWARE_PACKAGES = ("qemu-system-data", "seabios")
 
 _KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
 # Debian's own Python runs Debian's meson, whatever else is in the user's PATH.
-_ENV = {
-    "LC_ALL": "C",
-    "PATH": f"/usr/lib/ccache:/usr/bin:{os.environ['PATH']}",
-    "CCACHE_NOCPP2": "1",
-}
+_ENV = {"LC_ALL": "C", "PATH": f"/usr/lib/ccache:/usr/bin:{os.environ['PATH']}"}
 _STEP = re.compile(r"\[(\d+/\d+)\] (?:\S+ ){2,}?\S*?([\w.-]+)$")
 
 
