@@ -135,7 +135,11 @@ def _configure(row: Flavour, out: Path) -> None:
     fragments = [paths.KERNEL / "config" / f"{name}.config" for name in row.fragments]
     wanted = config.merge(fragments)
     stamp = out / "ferry-configured"
-    state = files.digest(config.render(wanted), tree.fingerprint(out.parent, tree.HERE), _compiler())
+    settings = sorted((key, value) for key, value in ENV.items() if key != "PATH")
+    # Kconfig asks the compiler, and what ENV says can change its answers.
+    state = files.digest(
+        config.render(wanted), tree.fingerprint(out.parent, tree.HERE), _compiler(), repr(settings)
+    )
     if files.read(stamp) == state:
         return
     stamp.unlink(missing_ok=True)
