@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from dataclasses import dataclass
@@ -70,14 +71,14 @@ def in_vms(cells: Sequence[Cell], machine: Machine) -> tuple[list[Found], dict[s
     found: dict[int, Found] = {}
     with Step(f"measure {len(cells)} cells in {len(plan)} VMs ({machine.name})") as step:
 
-        def measure(shard: Shard) -> dict[int, Found]:
+        def measure(shard: Shard, cancelled: threading.Event) -> dict[int, Found]:
             job = vm.Job(
                 cell.script(shard.cells),
                 shard.limit_s,
                 programs={"bin/migbench": migbench},
                 name=f"console-{shard.number}",
             )
-            result = vm.run(kernels[shard.flavour], machine, job)
+            result = vm.run(kernels[shard.flavour], machine, job, cancelled=cancelled)
             if result.status:
                 raise FerryError(f"a bench ended early: {result.output.strip()[-200:]}")
             return cell.parse(result.records, cells)
@@ -92,19 +93,19 @@ def in_vms(cells: Sequence[Cell], machine: Machine) -> tuple[list[Found], dict[s
 
 
 def _all(
-    measure: Callable[[Shard], dict[int, Found]], plan: Sequence[Shard], at_once: int
+    measure: Callable[[Shard, threading.Event], dict[int, Found]], plan: Sequence[Shard], at_once: int
 ) -> Iterator[dict[int, Found]]:
     """What each shard found, as they end. If one fails, or the user has enough, the others are ended."""
-    vm.cancelled.clear()
+    cancelled = threading.Event()
     with ThreadPoolExecutor(at_once) as pool:
-        waiting = {pool.submit(measure, shard) for shard in plan}
+        waiting = {pool.submit(measure, shard, cancelled) for shard in plan}
         try:
             while waiting:
                 done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
                 for each in done:
                     yield each.result()
         except BaseException:
-            vm.cancelled.set()
+            cancelled.set()
             pool.shutdown(cancel_futures=True)
             raise
 

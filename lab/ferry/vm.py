@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -16,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TextIO
 
-from ferry import console, files, initramfs, packages, paths, proc, progress
+from ferry import console, initramfs, packages, paths, proc
 from ferry.errors import FerryError
 from ferry.kbuild import Kernel
 from ferry.machine import Machine
@@ -29,19 +30,11 @@ KVM = Path("/dev/kvm")
 KVM_PROBE_S = 20.0
 POLL_S = 0.05
 TAIL_LINES = 15
-# The kernel's first line follows the firmware's work, which takes one second.
-SILENCE_S = 45.0
-FIRST_LINE = "Linux version"
 
 PROBE = Machine("probe", cpus=1, nodes=1, cpu_nodes=1, node_mib=512)
 
-# Set to end all VMs that run in other threads: a thread gets no signal.
-cancelled = threading.Event()
-
 # With -no-reboot, the reboot after a panic ends QEMU.
 KERNEL_ARGS = ("oops=panic", "panic=-1")
-# A kernel that has started has said so.
-SAY_AT_ONCE = "earlyprintk=ttyS0"
 
 
 class LostVM(FerryError):
@@ -83,28 +76,23 @@ class Result:
 
 
 def run(
-    kernel: Kernel, machine: Machine, job: Job, *, kvm: bool = False, on_output: OnOutput | None = None
+    kernel: Kernel,
+    machine: Machine,
+    job: Job,
+    *,
+    kvm: bool = False,
+    on_output: OnOutput | None = None,
+    cancelled: threading.Event | None = None,
 ) -> Result:
     """Boot a kernel, run a job, return its result. on_output gets the job's output as it comes.
 
     Raises LostVM if there is no result within the job's time limit, DirtyConsole if the kernel warned
-    of something, and FerryError if the job said "fail". An emulator that does not come as far as the
-    kernel's first line, as was seen once in hundreds of starts, is started once more.
+    of something, and FerryError if the job said "fail". A thread gets no signal: to end the VM that it
+    waits for, set cancelled; that is a LostVM, too.
     """
+    cancelled = cancelled or threading.Event()
     packages.ensure(["qemu-system-x86"])
     paths.BUILD.mkdir(parents=True, exist_ok=True)
-    result = _attempt(kernel, machine, job, kvm, on_output, SILENCE_S)
-    if result is None:
-        progress.note(f"no kernel's first line from the VM in {SILENCE_S:.0f} s: starting it once more")
-        result = _attempt(kernel, machine, job, kvm, on_output, job.timeout_s)
-    assert result
-    return result
-
-
-def _attempt(
-    kernel: Kernel, machine: Machine, job: Job, kvm: bool, on_output: OnOutput | None, patience_s: float
-) -> Result | None:
-    """One start; None if the kernel's first line is still awaited after patience_s, short of the limit."""
     with ExitStack() as stack:
         # Under BUILD, because virtme-ng hides the host's /run, /var/tmp and /dev/shm from the guest.
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="vm-", dir=paths.BUILD)))
@@ -112,14 +100,11 @@ def _attempt(
         (folder / "output").touch()
         compose = _host_root_command if job.host_root else _initramfs_command
         command = compose(kernel, machine, job, folder, kvm)
-        patience_s = min(patience_s, job.timeout_s)
-        start = time.monotonic()
+        until = time.monotonic() + job.timeout_s
         with (folder / "emulator").open("w") as log, _child(command, log) as child:
-            begun = _await_kernel(child, folder, start + patience_s)
-            if not begun and patience_s < job.timeout_s and not cancelled.is_set():
-                files.write(paths.LOGS / "silent.log", _log(folder))
-                return None
-            in_time = _follow(child, folder / "output", start + job.timeout_s, on_output)
+            in_time = _follow(child, folder / "output", until, on_output, cancelled)
+        if cancelled.is_set():
+            raise LostVM("the VM was ended: what else it was started with has failed")
         return _judge(folder, job, in_time)
 
 
@@ -157,7 +142,7 @@ def _host_root_command(kernel: Kernel, machine: Machine, job: Job, folder: Path,
     ports = [*_serial(folder / "output"), *_serial(folder / "result")]
     begin = f"FERRY_JOB={shlex.quote(str(folder / 'job.sh'))}"
     return [
-        *vng_command(kernel, machine, (*job.kernel_args, SAY_AT_ONCE), kvm),
+        *vng_command(kernel, machine, job.kernel_args, kvm),
         # Without --verbose the console is quiet, and an oops goes unseen (virtme-ng 1.42).
         *("--verbose", *(f"--qemu-opts={word}" for word in ports)),
         *("--exec", f"{link_modules(kernel)}; {begin}; . {shlex.quote(str(GUEST / 'run.sh'))}"),
@@ -169,8 +154,7 @@ def _initramfs_command(kernel: Kernel, machine: Machine, job: Job, folder: Path,
     programs = {"ferry/run.sh": GUEST / "run.sh", "ferry/job.sh": folder / "job.sh"}
     programs |= initramfs.modules(kernel.modules_dir) | dict(job.programs)
     archive.write_bytes(initramfs.root((GUEST / "init.sh").read_text(), programs))
-    append = ["console=ttyS0", SAY_AT_ONCE, "loglevel=7"]
-    append += [*KERNEL_ARGS, *machine.kernel_args, *job.kernel_args]
+    append = ["console=ttyS0", "loglevel=7", *KERNEL_ARGS, *machine.kernel_args, *job.kernel_args]
     return [
         *(*machine.program, "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"),
         *("-smp", machine.smp, "-m", machine.memory),
@@ -202,7 +186,7 @@ def _child(command: list[str], log: TextIO) -> Iterator[subprocess.Popen[str]]:
     )
     assert child.stdout
     # A pipe and a copy: QEMU under virtme-ng opens its stdout by path and truncates it.
-    pump = threading.Thread(target=_pump, args=(child.stdout, log), daemon=True)
+    pump = threading.Thread(target=shutil.copyfileobj, args=(child.stdout, log), daemon=True)
     pump.start()
     try:
         yield child
@@ -211,23 +195,13 @@ def _child(command: list[str], log: TextIO) -> Iterator[subprocess.Popen[str]]:
         pump.join()
 
 
-def _pump(source: TextIO, log: TextIO) -> None:
-    """Copy line by line, as they come: someone waits for the kernel's first."""
-    for line in source:
-        log.write(line)
-        log.flush()
-
-
-def _await_kernel(child: subprocess.Popen[str], folder: Path, until: float) -> bool:
-    """Wait for the kernel's first line, or for the guest's end. False if time is up."""
-    while FIRST_LINE not in _log(folder) and child.poll() is None:
-        if time.monotonic() >= until or cancelled.is_set():
-            return False
-        time.sleep(POLL_S)
-    return True
-
-
-def _follow(child: subprocess.Popen[str], output: Path, until: float, on_output: OnOutput | None) -> bool:
+def _follow(
+    child: subprocess.Popen[str],
+    output: Path,
+    until: float,
+    on_output: OnOutput | None,
+    cancelled: threading.Event,
+) -> bool:
     """Wait for the guest's end, passing on what its job writes. False if time is up."""
     with output.open(errors="replace", newline="") as file:
         running = True
@@ -241,7 +215,7 @@ def _follow(child: subprocess.Popen[str], output: Path, until: float, on_output:
 
 def _judge(folder: Path, job: Job, in_time: bool) -> Result:
     """What the guest said, or an exception. The console is kept for the user."""
-    log = _log(folder)
+    log = _read(folder / "console") + _read(folder / "emulator")
     kept = paths.LOGS / f"{job.name}.log"
     kept.parent.mkdir(parents=True, exist_ok=True)
     kept.write_text(log)
@@ -257,11 +231,6 @@ def _judge(folder: Path, job: Job, in_time: bool) -> Result:
         if record.startswith("error "):
             raise FerryError(record.removeprefix("error "))
     return Result(int(last.split()[1]), records, _read(folder / "output"), log)
-
-
-def _log(folder: Path) -> str:
-    """The guest's console: virtme-ng passes it on as its own output."""
-    return _read(folder / "console") + _read(folder / "emulator")
 
 
 def _read(path: Path) -> str:
