@@ -19,10 +19,11 @@ PACKAGES = (
     "xz-utils", "kmod", "ccache",
 )  # fmt: skip
 
-# Equal inputs give an equal kernel, and objects are shared between flavours by ccache.
+# Equal inputs give an equal kernel, and objects are shared between flavours by ccache (see cc/gcc).
 ENV = {
     "LC_ALL": "C",
-    "PATH": f"/usr/lib/ccache:{os.environ['PATH']}",
+    "PATH": f"{Path(__file__).with_name('cc')}:{os.environ['PATH']}",
+    "CCACHE_PATH": os.environ["PATH"],
     "CCACHE_NOHASHDIR": "1",
     "KBUILD_BUILD_USER": "ferry",
     "KBUILD_BUILD_HOST": "ferry",
@@ -135,7 +136,7 @@ def _configure(row: Flavour, out: Path) -> None:
     fragments = [paths.KERNEL / "config" / f"{name}.config" for name in row.fragments]
     wanted = config.merge(fragments)
     stamp = out / "ferry-configured"
-    settings = sorted((key, value) for key, value in ENV.items() if key != "PATH")
+    settings = sorted((key, value) for key, value in ENV.items() if "PATH" not in key)
     # Kconfig asks the compiler, and what ENV says can change its answers.
     state = files.digest(
         config.render(wanted), tree.fingerprint(out.parent, tree.HERE), _compiler(), repr(settings)
