@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Run migbench in VMs: one boot per kernel, all its configurations in that boot."""
+"""Run migbench in VMs: all configurations of a kernel in one boot, in as many rounds as are asked for."""
 
 from __future__ import annotations
 
@@ -34,7 +34,10 @@ class Plan:
     engines: tuple[str, ...] = (rows.VANILLA, "cpu", "mtcopy", "dcbm")
     channels: int = 4
     size: str = "64M"
-    runs: int = 5
+    runs: int = 5  # in each round
+    rounds: int = (
+        1  # boots of each kernel; they take turns, so that all see the host's better and worse times
+    )
     call: str = "move_pages"
     memory: str = "anon"
     latency: bool = True
@@ -50,6 +53,8 @@ class Plan:
                 raise UsageError(f"no folio size '{folio}': choose from {', '.join(FOLIOS)}")
         if not self.folios or not self.engines:
             raise UsageError("nothing to measure: name a folio size and an engine")
+        if self.rounds < 1:
+            raise UsageError(f"{self.rounds} rounds: at least one is needed to measure anything")
         if not 1 <= self.channels <= 64:
             raise UsageError(f"{self.channels} channels: softdma has 1 to 64")
         if machine.nodes < 2:
@@ -124,16 +129,22 @@ def measure(plan: Plan, machine: Machine, *, kvm: bool = False) -> Measured:
     if kvm:
         vm.probe_kvm(kernels[flavours[0]])
     found: list[rows.Row] = []
-    for name, kernel in kernels.items():
-        count = len(plan.folios) * len(plan.on(name))
-        limit = BOOT_S + count * (ROW_S + parse_size(plan.size) / SIZES["G"] * plan.runs * SECONDS_PER_GIB)
-        job = vm.Job(script(plan, name), limit, programs={"bin/migbench": migbench})
-        with Step(f"measure {name} ({machine.name})") as progress:
-            result = vm.run(kernel, machine, job, kvm=kvm, on_output=progress.update)
-        found += parse(result.records, plan)
-        if result.status or len(found) < count:
-            raise FerryError(f"the bench on {name} ended early: {result.output.strip()[-200:]}")
-    return Measured(rows.with_ratios(found), {name: kernel.release for name, kernel in kernels.items()})
+    for number in range(1, plan.rounds + 1):
+        of = f", round {number} of {plan.rounds}" if plan.rounds > 1 else ""
+        for name, kernel in kernels.items():
+            count = len(plan.folios) * len(plan.on(name))
+            limit = BOOT_S + count * (
+                ROW_S + parse_size(plan.size) / SIZES["G"] * plan.runs * SECONDS_PER_GIB
+            )
+            job = vm.Job(script(plan, name), limit, programs={"bin/migbench": migbench})
+            with Step(f"measure {name} ({machine.name}{of})") as progress:
+                result = vm.run(kernel, machine, job, kvm=kvm, on_output=progress.update)
+            here = parse(result.records, plan)
+            if result.status or len(here) < count:
+                raise FerryError(f"the bench on {name} ended early: {result.output.strip()[-200:]}")
+            found += here
+    found = rows.with_ratios(rows.over_rounds(found))
+    return Measured(found, {name: kernel.release for name, kernel in kernels.items()})
 
 
 def _own_emulator(machine: Machine, kvm: bool) -> bool:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import statistics
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -15,7 +16,8 @@ VANILLA = "vanilla"
 
 @dataclass(frozen=True)
 class Row:
-    """A measured configuration. The names are those of the JSON; GB is 10^9 bytes, medians over runs."""
+    """A measured configuration. The names are those of the JSON; GB is 10^9 bytes, medians over runs
+    (of several rounds: over the rounds' medians)."""
 
     call: str
     memory: str
@@ -68,6 +70,34 @@ def from_migbench(text: str, engine: str, channels: int) -> Row:
         )
     except (ValueError, KeyError, TypeError) as err:
         raise FerryError(f"{engine}: migbench's JSON is not as expected ({err!r}): {text}") from err
+
+
+def over_rounds(rows: Iterable[Row]) -> list[Row]:
+    """One row for all that measured the same: medians of their figures, the extremes of all runs."""
+    groups: dict[tuple[object, ...], list[Row]] = {}
+    for row in rows:
+        groups.setdefault((row.setting, row.engine, row.channels), []).append(row)
+    return [_over_rounds(group) for group in groups.values()]
+
+
+def _over_rounds(group: list[Row]) -> Row:
+    def median(figures: Iterable[float | None]) -> float | None:
+        known = [each for each in figures if each is not None]
+        return statistics.median(known) if known else None
+
+    longest = [each.inaccessible_us["max"] for each in group if each.inaccessible_us["max"] is not None]
+    return replace(
+        group[0],
+        runs=sum(each.runs for each in group),
+        gbps=statistics.median(each.gbps for each in group),
+        gbps_min=min(each.gbps_min for each in group),
+        gbps_max=max(each.gbps_max for each in group),
+        first_folio_us=median(each.first_folio_us for each in group),
+        inaccessible_us={key: median(each.inaccessible_us[key] for each in group) for key in ("p50", "p99")}
+        | {"max": max(longest, default=None)},
+        cpu_ns_per_page=statistics.median(each.cpu_ns_per_page for each in group),
+        verified_bytes=sum(each.verified_bytes for each in group),
+    )
 
 
 def with_ratios(rows: Iterable[Row]) -> list[Row]:

@@ -108,6 +108,22 @@ def test_rows_get_their_ratio_to_vanilla_of_the_same_folio() -> None:
     assert rows.with_ratios([row("cpu", 1.0)])[0].ratio is None
 
 
+def test_rounds_become_one_row_of_medians() -> None:
+    away: list[dict[str, float | None]] = [{"p50": 1.0 * i, "p99": None, "max": 3.0 * i} for i in (3, 1, 2)]
+    rounds = [
+        replace(row("cpu", gbps), inaccessible_us=each)
+        for gbps, each in zip((3.0, 9.0, 2.0), away, strict=True)
+    ]
+    found, other = rows.over_rounds([*rounds, row("cpu", 5.0, 64)])
+    assert (found.gbps, found.runs, found.verified_bytes) == (
+        3.0,
+        3 * rounds[0].runs,
+        3 * rounds[0].verified_bytes,
+    )
+    assert found.inaccessible_us == {"p50": 2.0, "p99": None, "max": 9.0}
+    assert other == row("cpu", 5.0, 64)
+
+
 @pytest.mark.parametrize(
     "wrong", [{"passed": False}, {"mismatched_bytes": 1}, {"verified_bytes": 0}, {"gbps": None}]
 )
@@ -134,6 +150,7 @@ def test_row_has_the_documented_keys() -> None:
         ({"size": "0K"}, "is no size"),
         ({"size": "2G"}, "do not fit"),
         ({"channels": 65}, "1 to 64"),
+        ({"rounds": 0}, "0 rounds"),
     ],
 )
 def test_plan_refuses_nonsense_before_a_boot(change: dict[str, object], words: str) -> None:

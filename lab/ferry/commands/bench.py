@@ -27,6 +27,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--runs", type=int, default=plan.runs, help="figures are medians over runs (default: 5)"
     )
+    parser.add_argument(
+        "--rounds",
+        type=int,
+        default=plan.rounds,
+        help="boots of each kernel, in turns, each with so many runs (default: 1)",
+    )
     parser.add_argument("--call", default=plan.call, choices=("move_pages", "migrate_pages", "mbind"))
     parser.add_argument("--memory", default=plan.memory, choices=("anon", "shared", "file"))
     parser.add_argument("--from", dest="source", type=int, default=0, metavar="NODE", help="default: 0")
@@ -53,6 +59,7 @@ def run(args: argparse.Namespace) -> int:
         channels=args.channels,
         size=args.bytes,
         runs=args.runs,
+        rounds=args.rounds,
         call=args.call,
         memory=args.memory,
         more=more,
