@@ -21,14 +21,15 @@ def draw(rows: Sequence[Row], path: Path, title: str) -> None:
     mpl.use("Agg")
     from matplotlib import pyplot
 
-    figure, (left, right) = pyplot.subplots(1, 2, figsize=(11, 4.2), layout="constrained")
+    figure, (left, right) = pyplot.subplots(1, 2, figsize=(11, 4.5), layout="constrained")
     _bars(left, rows, lambda row: row.ratio)
     left.axhline(1.0, color="black", linewidth=0.8, linestyle="--")
     left.set_ylabel("throughput, vanilla = 1")
     _bars(right, rows, lambda row: row.inaccessible_us["p50"])
     right.set_ylabel("inaccessible time, median [us]")
-    left.legend(title="engine")
     figure.suptitle(title)
+    bars, names = left.get_legend_handles_labels()
+    figure.legend(bars, names, loc="outside lower center", ncols=len(names), frameon=False)
     scratch = path.with_name(f"{path.name}.new")
     figure.savefig(scratch, format="png", dpi=120)
     pyplot.close(figure)
