@@ -317,6 +317,7 @@ struct dma_pte *empty_tables_find(struct dmar_domain *domain, unsigned long pfn,
 static noinline bool add_table(struct dmar_domain *domain, struct page *parent,
 			       struct dma_pte *parent_slot, struct dma_pte *slot,
 			       unsigned long pfn, int level, int target, gfp_t gfp)
+	__releases(RCU)
 {
 	struct empty_tables *tables = domain->empty_tables;
 	struct page *table;
