@@ -14,8 +14,9 @@ from ferry.machine import Machine
 MODULES = ("softdma", "dcbm", "mtcopy")
 # What each machine is for, in this order: sysfs wants to see the defaults. What callers needs, no one
 # machine has; it skips the rest.
+# poison comes last: what is poisoned stays so until the next boot, also where Linux lost track of it.
 PROGRAMS = {
-    "smp": ("sysfs", "data", "concurrent", "extra_refs", "faults", "unload", "poison", "memory"),
+    "smp": ("sysfs", "data", "concurrent", "extra_refs", "faults", "unload", "memory", "poison"),
     "movable": ("callers",),
     "cxl": ("callers",),
 }

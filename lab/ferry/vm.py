@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TextIO
 
-from ferry import console, initramfs, packages, paths, proc
+from ferry import console, initramfs, packages, paths, proc, progress
 from ferry.errors import FerryError
 from ferry.kbuild import Kernel
 from ferry.machine import Machine
@@ -32,6 +32,11 @@ POLL_S = 0.05
 TAIL_LINES = 15
 
 PROBE = Machine("probe", cpus=1, nodes=1, cpu_nodes=1, node_mib=512)
+
+# QEMU's TCG translates a guest's code and only then makes itself notice changes to it (tb_gen_code() of
+# QEMU 7.2). With several CPUs, one can keep the breakpoint that another put there for a moment to switch
+# a static branch: it runs into it when nobody knows of it any more.
+STALE_BREAKPOINT = "Oops: int3: 0000"
 
 # With -no-reboot, the reboot after a panic ends QEMU.
 KERNEL_ARGS = ("oops=panic", "panic=-1")
@@ -88,11 +93,29 @@ def run(
 
     Raises LostVM if there is no result within the job's time limit, DirtyConsole if the kernel warned
     of something, and FerryError if the job said "fail". A thread gets no signal: to end the VM that it
-    waits for, set cancelled; that is a LostVM, too.
+    waits for, set cancelled; that is a LostVM, too. Only a guest that the emulator has broken is given
+    a second boot: see STALE_BREAKPOINT.
     """
-    cancelled = cancelled or threading.Event()
     packages.ensure(["qemu-system-x86"])
     paths.BUILD.mkdir(parents=True, exist_ok=True)
+    cancelled = cancelled or threading.Event()
+    try:
+        return _boot(kernel, machine, job, kvm, on_output, cancelled)
+    except (LostVM, DirtyConsole) as err:
+        if kvm or STALE_BREAKPOINT not in str(err):
+            raise
+        progress.note(f"{err}\nThis is QEMU's fault, not the kernel's: booting once more")
+        return _boot(kernel, machine, job, kvm, on_output, cancelled)
+
+
+def _boot(
+    kernel: Kernel,
+    machine: Machine,
+    job: Job,
+    kvm: bool,
+    on_output: OnOutput | None,
+    cancelled: threading.Event,
+) -> Result:
     with ExitStack() as stack:
         # Under BUILD, because virtme-ng hides the host's /run, /var/tmp and /dev/shm from the guest.
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="vm-", dir=paths.BUILD)))

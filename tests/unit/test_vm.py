@@ -46,6 +46,19 @@ def test_a_hanging_job_is_lost_and_its_console_shown(tmp_path: Path, monkeypatch
     assert not list(tmp_path.glob("vm-*"))
 
 
+@pytest.mark.parametrize(("oops", "boots"), [("int3: 0000 [#1] SMP", 2), ("general protection fault", 1)])
+def test_only_a_guest_that_the_emulator_broke_boots_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, oops: str, boots: int
+) -> None:
+    with pytest.raises(vm.LostVM, match="Oops"):
+        boot(
+            f"echo boot >>{tmp_path}/boots; echo '[    1.000000] Oops: {oops}' >$folder/console",
+            monkeypatch,
+            tmp_path,
+        )
+    assert (tmp_path / "boots").read_text() == "boot\n" * boots
+
+
 def test_a_cancelled_vm_ends_at_once_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cancelled = threading.Event()
     cancelled.set()

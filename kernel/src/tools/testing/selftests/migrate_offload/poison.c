@@ -129,6 +129,8 @@ TEST_F_TIMEOUT(poison, pages_that_go_bad_in_a_storm_fail_alone, 60)
 {
 	struct region *r = &self->region;
 	struct task m = { .region = r, .nodes = self->nodes };
+	bool poisoned[NR_POISONED];
+	int nr_poisoned = 0, error;
 	size_t at;
 
 	signal(SIGBUS, ignore);
@@ -137,21 +139,29 @@ TEST_F_TIMEOUT(poison, pages_that_go_bad_in_a_storm_fail_alone, 60)
 		at = i * SIZE / NR_POISONED;
 		usleep(50000);
 		/* Busy: it is locked, or has just moved away */
-		while (madvise(r->addr + at, PAGE, MADV_HWPOISON) &&
-		       errno == EBUSY)
-			;
+		do
+			error = madvise(r->addr + at, PAGE, MADV_HWPOISON);
+		while (error && errno == EBUSY);
+		/* Linux gives up if it cannot split a huge page at this moment */
+		poisoned[i] = !error;
+		nr_poisoned += poisoned[i];
 	}
 	usleep(50000);
 	m.stop = true;
 	pthread_join(m.thread, NULL);
 
 	for (int i = 0; i < NR_POISONED; i++) {
+		bool can_read;
+
 		at = i * SIZE / NR_POISONED;
-		EXPECT_FALSE(readable(r->addr + at)) {
+		can_read = readable(r->addr + at);
+		EXPECT_FALSE(poisoned[i] && can_read) {
 			TH_LOG("page %d can be read", i);
 		}
-		replace(r, at);
+		if (!can_read)
+			replace(r, at);
 	}
+	EXPECT_LT(0, nr_poisoned);
 	EXPECT_EQ(0, region_wrong_words(r));
 }
 
