@@ -35,9 +35,7 @@ class Plan:
     channels: int = 4
     size: str = "64M"
     runs: int = 5  # in each round
-    rounds: int = (
-        1  # boots of each kernel; they take turns, so that all see the host's better and worse times
-    )
+    rounds: int = 1  # boots of each kernel, in turns: all see the host's better and worse times
     call: str = "move_pages"
     memory: str = "anon"
     latency: bool = True

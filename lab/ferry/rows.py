@@ -80,11 +80,12 @@ def over_rounds(rows: Iterable[Row]) -> list[Row]:
     return [_over_rounds(group) for group in groups.values()]
 
 
-def _over_rounds(group: list[Row]) -> Row:
-    def median(figures: Iterable[float | None]) -> float | None:
-        known = [each for each in figures if each is not None]
-        return statistics.median(known) if known else None
+def _median(figures: Iterable[float | None]) -> float | None:
+    known = [each for each in figures if each is not None]
+    return statistics.median(known) if known else None
 
+
+def _over_rounds(group: list[Row]) -> Row:
     longest = [each.inaccessible_us["max"] for each in group if each.inaccessible_us["max"] is not None]
     return replace(
         group[0],
@@ -92,8 +93,8 @@ def _over_rounds(group: list[Row]) -> Row:
         gbps=statistics.median(each.gbps for each in group),
         gbps_min=min(each.gbps_min for each in group),
         gbps_max=max(each.gbps_max for each in group),
-        first_folio_us=median(each.first_folio_us for each in group),
-        inaccessible_us={key: median(each.inaccessible_us[key] for each in group) for key in ("p50", "p99")}
+        first_folio_us=_median(each.first_folio_us for each in group),
+        inaccessible_us={key: _median(each.inaccessible_us[key] for each in group) for key in ("p50", "p99")}
         | {"max": max(longest, default=None)},
         cpu_ns_per_page=statistics.median(each.cpu_ns_per_page for each in group),
         verified_bytes=sum(each.verified_bytes for each in group),
