@@ -35,6 +35,7 @@ _COMPLAINT = re.compile(
     + r").*)",
     re.MULTILINE,
 )
+_BREAKPOINT = re.compile(r"Oops: int3: .*?\bCode: (?:[0-9a-f]{2} )*([0-9a-f]{2}) <", re.DOTALL)
 _MARK = re.compile(_STAMP + r"ferry: (?P<step>.*)")
 
 
@@ -48,3 +49,13 @@ def findings(log: str) -> list[str]:
         elif complaint := _COMPLAINT.match(line):
             found.append(f"[{step}] {complaint['text'].strip()}")
     return found
+
+
+def stale_breakpoint(log: str) -> bool:
+    """Did a CPU stop at a breakpoint where memory has none? Then it ran code that had been replaced.
+
+    The dump of the code marks the byte after it. Were it the kernel's own stray jump, into the padding
+    between functions, memory would have the breakpoint (cc).
+    """
+    found = _BREAKPOINT.search(log)
+    return bool(found and found[1] != "cc")

@@ -33,11 +33,6 @@ TAIL_LINES = 15
 
 PROBE = Machine("probe", cpus=1, nodes=1, cpu_nodes=1, node_mib=512)
 
-# QEMU's TCG translates a guest's code and only then makes itself notice changes to it (tb_gen_code() of
-# QEMU 7.2). With several CPUs, one can keep the breakpoint that another put there for a moment to switch
-# a static branch: it runs into it when nobody knows of it any more.
-STALE_BREAKPOINT = "Oops: int3: 0000"
-
 # With -no-reboot, the reboot after a panic ends QEMU.
 KERNEL_ARGS = ("oops=panic", "panic=-1")
 
@@ -46,6 +41,14 @@ class LostVM(FerryError):
     """The guest ended, or was ended, without saying how its job went."""
 
     exit_code = 3
+
+
+class StaleCode(LostVM):
+    """An emulated CPU ran code that was no longer there, and the guest died of it.
+
+    QEMU's TCG translates a guest's code and only then makes itself notice changes to it (tb_gen_code()
+    of QEMU 7.2), so one CPU can keep the breakpoint that another set to switch a static branch.
+    """
 
 
 class DirtyConsole(FerryError):
@@ -93,18 +96,17 @@ def run(
 
     Raises LostVM if there is no result within the job's time limit, DirtyConsole if the kernel warned
     of something, and FerryError if the job said "fail". A thread gets no signal: to end the VM that it
-    waits for, set cancelled; that is a LostVM, too. Only a guest that the emulator has broken is given
-    a second boot: see STALE_BREAKPOINT.
+    waits for, set cancelled; that is a LostVM, too. Only a guest that died of StaleCode is booted twice.
     """
     packages.ensure(["qemu-system-x86"])
     paths.BUILD.mkdir(parents=True, exist_ok=True)
     cancelled = cancelled or threading.Event()
     try:
         return _boot(kernel, machine, job, kvm, on_output, cancelled)
-    except (LostVM, DirtyConsole) as err:
-        if kvm or STALE_BREAKPOINT not in str(err):
+    except StaleCode as err:
+        if kvm:
             raise
-        progress.note(f"{err}\nThis is QEMU's fault, not the kernel's: booting once more")
+        progress.note(f"{err}\nThe code there has no breakpoint: QEMU ran old code. Booting once more")
         return _boot(kernel, machine, job, kvm, on_output, cancelled)
 
 
@@ -247,7 +249,8 @@ def _judge(folder: Path, job: Job, in_time: bool) -> Result:
     if not last.startswith("exit "):
         why = "ended without a result" if in_time else f"was still busy after {job.timeout_s:.0f} s"
         tail = _quoted(findings or log.splitlines()[-TAIL_LINES:])
-        raise LostVM(f"the VM {why}; its console, in {kept}, ends with:{tail}")
+        lost = StaleCode if console.stale_breakpoint(log) else LostVM
+        raise lost(f"the VM {why}; its console, in {kept}, ends with:{tail}")
     if findings:
         raise DirtyConsole(f"the guest's kernel complained, see {kept}:{_quoted(findings)}")
     for record in records:

@@ -46,16 +46,20 @@ def test_a_hanging_job_is_lost_and_its_console_shown(tmp_path: Path, monkeypatch
     assert not list(tmp_path.glob("vm-*"))
 
 
-@pytest.mark.parametrize(("oops", "boots"), [("int3: 0000 [#1] SMP", 2), ("general protection fault", 1)])
-def test_only_a_guest_that_the_emulator_broke_boots_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, oops: str, boots: int
+@pytest.mark.parametrize(
+    ("oops", "code", "boots"),
+    [
+        ("int3: 0000 [#1] SMP", "84 47 fc ff ff e9 <c3> 02 00 00", 2),
+        ("int3: 0000 [#1] SMP", "c3 cc cc cc cc cc <cc> cc 55 48", 1),
+        ("general protection fault", "84 47 fc ff ff e9 <c3> 02 00 00", 1),
+    ],
+)
+def test_only_a_guest_that_ran_replaced_code_boots_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, oops: str, code: str, boots: int
 ) -> None:
+    (tmp_path / "dump").write_text(f"[    1.000000] Oops: {oops}\n[    1.000001] Code: {code}\n")
     with pytest.raises(vm.LostVM, match="Oops"):
-        boot(
-            f"echo boot >>{tmp_path}/boots; echo '[    1.000000] Oops: {oops}' >$folder/console",
-            monkeypatch,
-            tmp_path,
-        )
+        boot(f"echo boot >>{tmp_path}/boots; cp {tmp_path}/dump $folder/console", monkeypatch, tmp_path)
     assert (tmp_path / "boots").read_text() == "boot\n" * boots
 
 
