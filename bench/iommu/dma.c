@@ -51,7 +51,8 @@ static u64 one_round(struct crew *crew, u64 round, struct result *result)
 	/* The owner's number after the last thread's; see stress_fn(). */
 	unsigned int owners = crew->nr + 1, groups = STRESS_PAGES / owners;
 	unsigned int group = round * 37 % groups;
-	u64 iova = STRESS_IOVA + ((u64)group * owners + crew->nr) * SZ_4K;
+	unsigned int page = group * owners + crew->nr;
+	u64 iova = STRESS_IOVA + (u64)page * SZ_4K;
 	u8 *from = page_address(bench->target) + SZ_2M, *to = from + SZ_4K;
 	phys_addr_t physical = bench->target_phys + SZ_2M;
 	u8 byte = round % 251 + 1;
@@ -59,17 +60,14 @@ static u64 one_round(struct crew *crew, u64 round, struct result *result)
 
 	memset(from, byte, BYTES);
 	memset(to, 0, BYTES);
-	if (iommu_map(bench->domain, iova, physical, SZ_4K, PROT, GFP_KERNEL))
-		return 1;
+	errors += stress_map(crew, page, physical);
 	errors += transfer(bench, iova, false) != 0;
-	errors += iommu_unmap(bench->domain, iova, SZ_4K) != SZ_4K;
+	errors += stress_unmap(crew, page);
 
-	if (iommu_map(bench->domain, iova, physical + SZ_4K, SZ_4K, PROT,
-		      GFP_KERNEL))
-		return errors + 1;
+	errors += stress_map(crew, page, physical + SZ_4K);
 	errors += transfer(bench, iova, true) != 0;
 	errors += !is_filled(to, byte);
-	errors += iommu_unmap(bench->domain, iova, SZ_4K) != SZ_4K;
+	errors += stress_unmap(crew, page);
 	result->transfers += 2;
 	if (round % UNMAPPED_EVERY)
 		return errors;

@@ -28,6 +28,7 @@ struct result {
 	u64 errors;
 	u64 transfers;
 	u64 faults;
+	u64 freed;
 };
 
 /* A run of all threads: each calls fn with its number, they start together. */
@@ -58,8 +59,13 @@ int stress_run(struct bench *bench, const char *name, unsigned int threads,
 	       u64 pairs, struct result *result);
 int stress_start(struct crew *crew);
 void stress_finish(struct crew *crew, struct result *result);
+/* A page of the window, by its index; both return the number of errors. */
+u64 stress_map(struct crew *crew, unsigned int page, phys_addr_t physical);
+u64 stress_unmap(struct crew *crew, unsigned int page);
 int dma_run(struct bench *bench, const char *name, unsigned int threads,
 	    u64 pairs, struct result *result);
+int fail_run(struct bench *bench, const char *name, unsigned int threads,
+	     u64 pairs, struct result *result);
 
 /* The stress test's threads own pages by their index; dma_run() is one more. */
 #define STRESS_IOVA	SZ_4G

@@ -7,8 +7,12 @@
  *
  * Beyond the window lie regions of 2 MiB, which threads claim as a whole and map
  * as one large page, as single pages, or as a range of small pages.
+ *
+ * After an unmap the tables in the hole around it are freed, as VFIO and iommufd
+ * do it: the shadow says where the hole ends, and nobody maps meanwhile.
  */
 #include <linux/prandom.h>
+#include <linux/rwsem.h>
 #include <linux/vmalloc.h>
 
 #include "iommu_bench.h"
@@ -21,14 +25,22 @@
 #define MAPPED_MAX	2
 
 struct shadow {
+	struct rw_semaphore lock;	/* for writing: what is a hole stays one */
+	u64 freed;			/* how often there were tables in a hole */
 	atomic_t claims[REGIONS];
 	phys_addr_t pages[STRESS_PAGES];
 };
 
+/*
+ * VT-d reads the last entry twice, and takes it for a page if somebody links a
+ * table for a neighbour's page in between: so a surprise is looked at once more.
+ */
 static u64 expect(struct iommu_domain *domain, u64 iova, phys_addr_t want)
 {
 	phys_addr_t found = iommu_iova_to_phys(domain, iova);
 
+	if (found != want)
+		found = iommu_iova_to_phys(domain, iova);
 	if (found == want)
 		return 0;
 	pr_err_ratelimited("iommu_bench: %#llx is %pa, expected %pa\n",
@@ -36,29 +48,98 @@ static u64 expect(struct iommu_domain *domain, u64 iova, phys_addr_t want)
 	return 1;
 }
 
-static u64 map_one(struct crew *crew, unsigned int page, phys_addr_t physical)
+#ifdef HAVE_FREE_EMPTY_TABLES
+/* Where the mapping next below @iova ends; 0 if there is none. */
+static u64 floor_of(struct shadow *shadow, u64 iova)
 {
-	struct shadow *shadow = crew->shadow;
-	struct iommu_domain *domain = crew->bench->domain;
-	u64 iova = STRESS_IOVA + (u64)page * SZ_4K;
-	u64 errors = expect(domain, iova, 0);
+	int page = STRESS_PAGES, region = 0;
 
-	if (iommu_map(domain, iova, physical, SZ_4K, PROT, GFP_KERNEL))
-		return errors + 1;
-	shadow->pages[page] = physical;
-	return errors + expect(domain, iova, physical);
+	if (iova >= REGION_IOVA)
+		region = (iova - REGION_IOVA) / SZ_2M;
+	else
+		page = (iova - STRESS_IOVA) / SZ_4K;
+	while (region--)
+		if (atomic_read(&shadow->claims[region]))
+			return REGION_IOVA + (region + 1ULL) * SZ_2M;
+	while (page--)
+		if (shadow->pages[page])
+			return STRESS_IOVA + (page + 1ULL) * SZ_4K;
+	return 0;
 }
 
-static u64 unmap_one(struct crew *crew, unsigned int page)
+/* Where the hole from @iova on ends: before the next mapping, or nowhere. */
+static u64 ceiling_of(struct shadow *shadow, u64 iova)
+{
+	unsigned int page = STRESS_PAGES, region = 0;
+
+	if (iova >= REGION_IOVA)
+		region = (iova - REGION_IOVA) / SZ_2M;
+	else
+		page = (iova - STRESS_IOVA) / SZ_4K;
+	for (; page < STRESS_PAGES; page++)
+		if (shadow->pages[page])
+			return STRESS_IOVA + (u64)page * SZ_4K - 1;
+	for (; region < REGIONS; region++)
+		if (atomic_read(&shadow->claims[region]))
+			return REGION_IOVA + (u64)region * SZ_2M - 1;
+	return ULONG_MAX;
+}
+
+static void free_tables(struct crew *crew, u64 iova, size_t size)
+{
+	struct iommu_domain *domain = crew->bench->domain;
+	struct shadow *shadow = crew->shadow;
+	struct iommu_iotlb_gather gather;
+
+	iommu_iotlb_gather_init(&gather);
+	down_write(&shadow->lock);
+	iommu_free_empty_tables(domain, iova, iova + size - 1,
+				floor_of(shadow, iova),
+				ceiling_of(shadow, iova + size), &gather);
+	if (!list_empty(&gather.freelist)) {
+		shadow->freed++;
+		iommu_iotlb_sync(domain, &gather);
+	}
+	up_write(&shadow->lock);
+}
+#else
+static void free_tables(struct crew *crew, u64 iova, size_t size)
+{
+}
+#endif
+
+u64 stress_map(struct crew *crew, unsigned int page, phys_addr_t physical)
 {
 	struct shadow *shadow = crew->shadow;
 	struct iommu_domain *domain = crew->bench->domain;
-	u64 iova = STRESS_IOVA + (u64)page * SZ_4K;
-	u64 errors = expect(domain, iova, shadow->pages[page]);
+	u64 iova = STRESS_IOVA + (u64)page * SZ_4K, errors;
 
+	down_read(&shadow->lock);
+	errors = expect(domain, iova, 0);
+	if (iommu_map(domain, iova, physical, SZ_4K, PROT, GFP_KERNEL)) {
+		errors++;
+	} else {
+		shadow->pages[page] = physical;
+		errors += expect(domain, iova, physical);
+	}
+	up_read(&shadow->lock);
+	return errors;
+}
+
+u64 stress_unmap(struct crew *crew, unsigned int page)
+{
+	struct shadow *shadow = crew->shadow;
+	struct iommu_domain *domain = crew->bench->domain;
+	u64 iova = STRESS_IOVA + (u64)page * SZ_4K, errors;
+
+	down_read(&shadow->lock);
+	errors = expect(domain, iova, shadow->pages[page]);
 	errors += iommu_unmap(domain, iova, SZ_4K) != SZ_4K;
 	shadow->pages[page] = 0;
-	return errors + expect(domain, iova, 0);
+	errors += expect(domain, iova, 0);
+	up_read(&shadow->lock);
+	free_tables(crew, iova, SZ_4K);
+	return errors;
 }
 
 static u64 use_region(struct crew *crew, struct rnd_state *rnd)
@@ -86,6 +167,7 @@ static u64 use_region(struct crew *crew, struct rnd_state *rnd)
 		offset = SZ_4K * (prandom_u32_state(rnd) % 512);
 		size = SZ_4K;
 	}
+	down_read(&shadow->lock);
 	if (iommu_map(domain, iova + offset, physical + offset, size, PROT,
 		      GFP_KERNEL)) {
 		errors++;
@@ -96,6 +178,8 @@ static u64 use_region(struct crew *crew, struct rnd_state *rnd)
 		errors += iommu_unmap(domain, iova + offset, size) != size;
 	}
 	errors += expect(domain, iova + offset, 0);
+	up_read(&shadow->lock);
+	free_tables(crew, iova, SZ_2M);
 	atomic_set_release(&shadow->claims[region], 0);
 	return errors;
 }
@@ -120,33 +204,39 @@ static u64 stress_fn(struct crew *crew, unsigned int number)
 			continue;
 		}
 		if (nr_mapped && (nr_mapped == MAPPED_MAX || page & 1)) {
-			errors += unmap_one(crew, mapped[--nr_mapped]);
+			errors += stress_unmap(crew, mapped[--nr_mapped]);
 			continue;
 		}
 		/* The page of that group of owners which is this thread's. */
 		page = page / owners * owners + number;
 		if (page >= STRESS_PAGES || shadow->pages[page])
 			continue;
-		errors += map_one(crew, page, physical);
+		errors += stress_map(crew, page, physical);
 		mapped[nr_mapped++] = page;
 	}
 	while (nr_mapped)
-		errors += unmap_one(crew, mapped[--nr_mapped]);
+		errors += stress_unmap(crew, mapped[--nr_mapped]);
 	return errors;
 }
 
 int stress_start(struct crew *crew)
 {
-	crew->shadow = vzalloc(sizeof(struct shadow));
-	if (!crew->shadow)
+	struct shadow *shadow = vzalloc(sizeof(*shadow));
+
+	if (!shadow)
 		return -ENOMEM;
+	init_rwsem(&shadow->lock);
+	crew->shadow = shadow;
 	crew->fn = stress_fn;
 	return crew_start(crew);
 }
 
 void stress_finish(struct crew *crew, struct result *result)
 {
+	struct shadow *shadow = crew->shadow;
+
 	crew_finish(crew, result);
+	result->freed = shadow->freed;
 	vfree(crew->shadow);
 }
 

@@ -1,61 +1,69 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Map and unmap one page at ever new addresses of an IOMMU, through VFIO, and say
- * how much memory the IOMMU's page tables have taken. Each step lands in a page
- * table of its own. The fields are those of the public tool of this name.
+ * Map and unmap memory at many addresses of an IOMMU, through VFIO or iommufd, and
+ * say how much memory the IOMMU's page tables take. Each step lands in a page table
+ * of its own. The first fields are those of the public tool of this name.
  */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
-#include <linux/vfio.h>
-#include <stdbool.h>
-#include <stdint.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/mman.h>
-#include <sys/sysinfo.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "space.h"
+
 #define PAGE	4096ULL
 #define TABLE	(2ULL << 20)	/* what one table of 4 KiB pages covers */
-#define MIB	(1ULL << 20)
 #define GIB	(1ULL << 30)
 #define FIRST	(4 * GIB)	/* above what the platform reserves */
 
-enum { EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_CANNOT = 4 };
+/* What threads share: few tables, so that they come and go under their feet. */
+#define SHARED_TABLES	4
+#define SHARED_PAGES	(SHARED_TABLES * 512)
+
+enum order { UP, DOWN, RANDOM };
+static const char *const orders[] = { "up", "down", "random" };
 
 struct options {
 	const char *group;
+	const char *device;
 	uint64_t space;
-	uint64_t dma_size;
+	uint64_t size;
 	uint64_t same;
+	unsigned int threads;
+	enum order order;
+	bool keep;
+	bool peak;
+	bool fail;
+	bool turns;
 	bool json;
 };
 
-struct usage {
-	long tables_kib;	/* nr_iommu_pages of /proc/vmstat */
-	uint64_t free;
-};
-
-static void die(int code, const char *what)
-{
-	fprintf(stderr, "iova_stress: %s: %s\n", what, strerror(errno));
-	exit(code);
-}
+static struct space space;
+static long peak_kib;
 
 static void usage(void)
 {
-	puts("iova_stress -g GROUP [-s GIB] [-d KIB] [-n PAIRS] [-j]\n"
+	puts("iova_stress -g GROUP|-c DEVICE [-s GIB] [-d KIB] [-o ORDER] [-k] [-p] [-n PAIRS] [-a] [-t THREADS] [-f] [-j]\n"
 	     "\n"
-	     "  -g GROUP  IOMMU group of a device that is bound to vfio-pci\n"
-	     "  -s GIB    addresses to pass over (default 64)\n"
-	     "  -d KIB    how much to map at a time (default 4)\n"
-	     "  -n PAIRS  stay at one address, for so many maps and unmaps\n"
-	     "  -j        print one line of JSON");
+	     "  -g GROUP    IOMMU group of a device that is bound to vfio-pci\n"
+	     "  -c DEVICE   through iommufd: a name in /dev/vfio/devices\n"
+	     "  -s GIB      addresses to pass over (default 64)\n"
+	     "  -d KIB      how much to map at a time (default 4)\n"
+	     "  -o ORDER    of the addresses: up (default), down, random\n"
+	     "  -k          map all before the first is unmapped\n"
+	     "  -p          look for the peak on the way, which takes time\n"
+	     "  -n PAIRS    stay at one address, for so many maps and unmaps\n"
+	     "  -a          at two addresses in turns, in two tables\n"
+	     "  -t THREADS  that map and unmap -n times each, at random in the same tables\n"
+	     "  -f          maps may fail for lack of memory, and are made to by fault injection\n"
+	     "  -j          print one line of JSON");
 }
 
 static uint64_t number(const char *text)
@@ -72,83 +80,111 @@ static uint64_t number(const char *text)
 	return value;
 }
 
+static enum order order_of(const char *text)
+{
+	enum order order;
+
+	for (order = UP; order <= RANDOM; order++)
+		if (!strcmp(orders[order], text))
+			return order;
+	usage();
+	exit(EXIT_USAGE);
+}
+
 static struct options parse(int argc, char **argv)
 {
-	struct options options = { .space = 64 * GIB, .dma_size = PAGE };
+	struct options options = { .space = 64 * GIB, .size = PAGE };
 	int option;
 
-	while ((option = getopt(argc, argv, "g:s:d:n:jh")) != -1) {
+	while ((option = getopt(argc, argv, "g:c:s:d:o:kpn:at:fjh")) != -1) {
 		switch (option) {
 		case 'g': options.group = optarg; break;
+		case 'c': options.device = optarg; break;
 		case 's': options.space = number(optarg) * GIB; break;
-		case 'd': options.dma_size = number(optarg) * 1024; break;
+		case 'd': options.size = number(optarg) * 1024; break;
+		case 'o': options.order = order_of(optarg); break;
+		case 'k': options.keep = true; break;
+		case 'p': options.peak = true; break;
 		case 'n': options.same = number(optarg); break;
+		case 'a': options.turns = true; break;
+		case 't': options.threads = (unsigned int)number(optarg); break;
+		case 'f': options.fail = true; break;
 		case 'j': options.json = true; break;
 		case 'h': usage(); exit(EXIT_OK);
 		default: usage(); exit(EXIT_USAGE);
 		}
 	}
-	if (!options.group || optind != argc || options.dma_size % PAGE) {
+	if (!options.group == !options.device || optind != argc || options.size % PAGE ||
+	    (options.threads && !options.same)) {
 		usage();
 		exit(EXIT_USAGE);
 	}
 	return options;
 }
 
-static struct usage memory(void)
+/* nr_iommu_pages of /proc/vmstat */
+static long tables_kib(void)
 {
-	struct usage now = { .tables_kib = -1 };
-	struct sysinfo info;
+	long value, found = -1;
 	char name[64];
-	long value;
 	FILE *file = fopen("/proc/vmstat", "r");
 
 	if (!file)
 		die(EXIT_CANNOT, "/proc/vmstat");
 	while (fscanf(file, "%63s %ld", name, &value) == 2)
 		if (!strcmp(name, "nr_iommu_pages"))
-			now.tables_kib = value * 4;
+			found = value * 4;
 	fclose(file);
-	if (sysinfo(&info))
-		die(EXIT_CANNOT, "sysinfo");
-	now.free = (uint64_t)info.freeram * info.mem_unit;
-	return now;
+	return found;
 }
 
-/* Returns the container, ready for maps; the group stays open. */
-static int open_vfio(const char *group_name)
+static void note_peak(void)
 {
-	char path[64];
-	int container = open("/dev/vfio/vfio", O_RDWR | O_CLOEXEC), group;
+	long now = tables_kib();
 
-	if (container < 0)
-		die(EXIT_CANNOT, "/dev/vfio/vfio");
-	snprintf(path, sizeof(path), "/dev/vfio/%s", group_name);
-	group = open(path, O_RDWR | O_CLOEXEC);
-	if (group < 0)
-		die(EXIT_CANNOT, path);
-	if (ioctl(group, VFIO_GROUP_SET_CONTAINER, &container))
-		die(EXIT_CANNOT, "VFIO_GROUP_SET_CONTAINER");
-	if (ioctl(container, VFIO_SET_IOMMU, VFIO_TYPE1v2_IOMMU))
-		die(EXIT_CANNOT, "VFIO_SET_IOMMU");
-	return container;
+	if (now > peak_kib)
+		peak_kib = now;
 }
 
-static void pair(int container, uint64_t vaddr, uint64_t iova, uint64_t size)
+/*
+ * Let allocations of this thread fail, as often as debugfs says. The file is
+ * opened before: opening it could be what fails.
+ */
+static void make_it_fail(bool yes)
 {
-	struct vfio_iommu_type1_dma_map map = {
-		.argsz = sizeof(map),
-		.flags = VFIO_DMA_MAP_FLAG_READ | VFIO_DMA_MAP_FLAG_WRITE,
-		.vaddr = vaddr, .iova = iova, .size = size,
-	};
-	struct vfio_iommu_type1_dma_unmap unmap = {
-		.argsz = sizeof(unmap), .iova = iova, .size = size,
-	};
+	static __thread int fd = -1;
 
-	if (ioctl(container, VFIO_IOMMU_MAP_DMA, &map))
-		die(EXIT_FAILED, "VFIO_IOMMU_MAP_DMA");
-	if (ioctl(container, VFIO_IOMMU_UNMAP_DMA, &unmap) || unmap.size != size)
-		die(EXIT_FAILED, "VFIO_IOMMU_UNMAP_DMA");
+	if (fd < 0)
+		fd = open("/proc/thread-self/make-it-fail", O_WRONLY);
+	if (fd < 0 || pwrite(fd, yes ? "1" : "0", 1, 0) != 1)
+		die(EXIT_CANNOT, "/proc/thread-self/make-it-fail");
+}
+
+/* Whether it could be mapped: that it cannot is an error unless it is asked for. */
+static bool try_map(const struct options *options, void *memory, uint64_t iova)
+{
+	int ret;
+
+	if (options->fail)
+		make_it_fail(true);
+	ret = space_map(&space, memory, iova, options->size);
+	if (ret && !(options->fail && errno == ENOMEM))
+		die(EXIT_FAILED, "map");
+	if (options->fail)
+		make_it_fail(false);
+	return !ret;
+}
+
+static void map(void *memory, uint64_t iova, uint64_t size)
+{
+	if (space_map(&space, memory, iova, size))
+		die(EXIT_FAILED, "map");
+}
+
+static void unmap(uint64_t iova, uint64_t size)
+{
+	if (space_unmap(&space, iova, size))
+		die(EXIT_FAILED, "unmap");
 }
 
 static double seconds(void)
@@ -160,51 +196,158 @@ static double seconds(void)
 	return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
 }
 
-static uint64_t run(int container, const struct options *options, uint64_t vaddr)
+/*
+ * Of the size of a large range, but of one table's worth of memory again and again,
+ * in no order of physical addresses: the IOMMU cannot use large pages for it.
+ */
+static void *buffer_of(uint64_t size)
 {
-	uint64_t step = options->dma_size > TABLE ? options->dma_size : TABLE;
-	uint64_t i, pairs = options->same;
+	uint64_t chunk = size < TABLE ? size : TABLE, at, i, pages = chunk / PAGE;
+	int fd = memfd_create("iova_stress", MFD_CLOEXEC);
+	char *memory;
 
-	for (i = 0; i < options->same; i++)
-		pair(container, vaddr, FIRST, options->dma_size);
-	if (!options->same)
-		for (i = 0; i < options->space; i += step, pairs++)
-			pair(container, vaddr, FIRST + i, options->dma_size);
+	if (fd < 0 || ftruncate(fd, (off_t)chunk))
+		die(EXIT_CANNOT, "memfd_create");
+	for (i = 0; i < pages; i++)
+		if (pwrite(fd, "x", 1, (off_t)(i * 197 % pages * PAGE)) != 1)
+			die(EXIT_CANNOT, "memfd");
+	memory = mmap(NULL, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (memory == MAP_FAILED)
+		die(EXIT_CANNOT, "mmap");
+	for (at = 0; at < size; at += chunk)
+		if (mmap(memory + at, size - at < chunk ? size - at : chunk, PROT_READ | PROT_WRITE,
+			 MAP_SHARED | MAP_FIXED | MAP_POPULATE, fd, 0) == MAP_FAILED)
+			die(EXIT_CANNOT, "mmap");
+	return memory;
+}
+
+/* Where the pass is at its step i of nr. */
+static uint64_t place(enum order order, uint64_t i, uint64_t nr)
+{
+	if (order == DOWN)
+		return nr - 1 - i;
+	/* A prime that does not divide nr: every step once. */
+	return order == RANDOM ? i * 1000003 % nr : i;
+}
+
+static uint64_t pass(const struct options *options, void *buffer)
+{
+	uint64_t step = options->size > TABLE ? options->size : TABLE;
+	uint64_t i, nr = options->space / step;
+
+	for (i = 0; options->keep && i < nr; i++)
+		map(buffer, FIRST + i * step, options->size);
+	for (i = 0; i < nr; i++) {
+		uint64_t iova = FIRST + place(options->order, i, nr) * step;
+
+		if (!options->keep)
+			map(buffer, iova, options->size);
+		if (options->peak && !(i % 256))
+			note_peak();
+		unmap(iova, options->size);
+	}
+	return nr;
+}
+
+struct thread {
+	pthread_t id;
+	unsigned int number;
+	const struct options *options;
+	void *buffer;
+	uint64_t pairs;
+};
+
+/* Each thread owns the pages that are its own modulo the number of threads. */
+static void *thread_run(void *argument)
+{
+	struct thread *thread = argument;
+	unsigned int seed = thread->number + 1, threads = thread->options->threads;
+	uint64_t mapped[2] = { 0, 0 };
+
+	for (; thread->pairs < thread->options->same; thread->pairs++) {
+		uint64_t page = (uint64_t)rand_r(&seed) % SHARED_PAGES / threads * threads;
+		uint64_t iova = FIRST + (page + thread->number) % SHARED_PAGES * PAGE;
+		uint64_t *slot = &mapped[thread->pairs % 2];
+
+		if (*slot)
+			unmap(*slot, PAGE);
+		*slot = 0;
+		if (iova == mapped[0] || iova == mapped[1] || page + thread->number >= SHARED_PAGES)
+			continue;
+		if (try_map(thread->options, thread->buffer, iova))
+			*slot = iova;
+	}
+	if (mapped[0])
+		unmap(mapped[0], PAGE);
+	if (mapped[1])
+		unmap(mapped[1], PAGE);
+	return NULL;
+}
+
+static uint64_t threads_run(const struct options *options, void *buffer)
+{
+	struct thread *threads = calloc(options->threads, sizeof(*threads));
+	uint64_t pairs = 0;
+	unsigned int i;
+
+	if (!threads)
+		die(EXIT_CANNOT, "calloc");
+	for (i = 0; i < options->threads; i++) {
+		threads[i] = (struct thread){ .number = i, .options = options, .buffer = buffer };
+		errno = pthread_create(&threads[i].id, NULL, thread_run, &threads[i]);
+		if (errno)
+			die(EXIT_CANNOT, "pthread_create");
+	}
+	for (i = 0; i < options->threads; i++) {
+		pthread_join(threads[i].id, NULL);
+		pairs += threads[i].pairs;
+	}
+	free(threads);
 	return pairs;
+}
+
+static uint64_t run(const struct options *options, void *buffer)
+{
+	uint64_t i;
+
+	if (options->threads)
+		return threads_run(options, buffer);
+	if (!options->same)
+		return pass(options, buffer);
+	for (i = 0; i < options->same; i++) {
+		uint64_t iova = FIRST + (options->turns && i % 2 ? TABLE : 0);
+
+		map(buffer, iova, options->size);
+		unmap(iova, options->size);
+	}
+	return options->same;
 }
 
 int main(int argc, char **argv)
 {
 	struct options options = parse(argc, argv);
-	struct usage before, after;
+	unsigned long long gib, pairs;
+	long before, after;
 	double begin, time;
-	uint64_t pairs;
-	int container = open_vfio(options.group);
-	void *buffer = mmap(NULL, options.dma_size, PROT_READ | PROT_WRITE,
-			    MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+	void *buffer = buffer_of(options.size);
 
-	if (buffer == MAP_FAILED)
-		die(EXIT_CANNOT, "mmap");
-	pair(container, (uintptr_t)buffer, FIRST - GIB, options.dma_size);
-	before = memory();
+	space = options.group ? space_of_group(options.group) : space_of_device(options.device);
+	map(buffer, FIRST - GIB, PAGE);
+	unmap(FIRST - GIB, PAGE);
+	before = peak_kib = tables_kib();
 	begin = seconds();
-	pairs = run(container, &options, (uintptr_t)buffer);
+	pairs = run(&options, buffer);
 	time = seconds() - begin;
-	/* Memory that waits for a grace period has been given back, if late. */
-	sleep(1);
-	after = memory();
+	sleep(1); /* what waits for a grace period is given back, if late */
+	after = tables_kib();
+	gib = options.same ? 0 : options.space / GIB;
 	if (options.json)
 		printf("{\"dma_size_kib\": %llu, \"iova_gib\": %llu, \"iommu_kib\": %ld, "
-		       "\"free_drop_kib\": %lld, \"pairs\": %llu, \"ns\": %.0f}\n",
-		       (unsigned long long)options.dma_size / 1024,
-		       (unsigned long long)(options.same ? 0 : options.space / GIB),
-		       after.tables_kib - before.tables_kib,
-		       (long long)(before.free - after.free) / 1024,
-		       (unsigned long long)pairs, time * 1e9);
+		       "\"peak_kib\": %ld, \"pairs\": %llu, \"ns\": %.0f}\n",
+		       (unsigned long long)options.size / 1024, gib, after - before,
+		       options.peak ? peak_kib - before : -1, pairs, time * 1e9);
 	else
 		printf("dma_size: %lluK iova space: %lluG iommu: ~ %ldM time: %.3fs\n",
-		       (unsigned long long)options.dma_size / 1024,
-		       (unsigned long long)(options.same ? 0 : options.space / GIB),
-		       (after.tables_kib - before.tables_kib) / 1024, time);
+		       (unsigned long long)options.size / 1024, gib, (after - before) / 1024, time);
 	return EXIT_OK;
 }

@@ -1,32 +1,28 @@
 # SPDX-License-Identifier: GPL-2.0
 """What the records of the IOMMU bench say, and when a limit is exceeded."""
 
+from pathlib import Path
+
 import pytest
 
-from ferry import iommu, machine
+from ferry import emulator, iommu, machine, report
+from ferry.cli import main
 from ferry.errors import FerryError
 
 BENCH = "bench {} 1 pairs=10 ns={} errors=0 transfers=0 faults=0"
-VFIO = '{{"dma_size_kib": 4, "iova_gib": {}, "iommu_kib": {}, "free_drop_kib": 0, "pairs": {}, "ns": {}}}'
+STRESS = 'stress {} {{"iommu_kib": {}, "peak_kib": {}, "pairs": {}, "ns": {}}}'
 
 
 def test_insn_are_ns_per_pair() -> None:
     """Under icount a nanosecond is an instruction."""
-    seen = iommu.parse([BENCH.format("same_4k", 13000), BENCH.format("same_2m", 9000)])
-    assert seen.insn == {"driver_4k": 1300.0, "driver_2m": 900.0}
+    seen = iommu.parse([BENCH.format("same_4k", 13000), STRESS.format("vfio_4k", 0, -1, 2, 12000)])
+    assert seen.insn == {"driver_4k": 1300.0, "vfio_4k": 6000.0}
 
 
-def test_what_is_left_is_the_larger_of_driver_and_vfio() -> None:
-    """Tables before and after the pass, and what iova_stress saw."""
-    records = ["tables before 100", "tables after 400", "vfio " + VFIO.format(64, 200, 4, 8)]
-    assert iommu.parse(records).left_kib == 300
-    assert iommu.parse([*records, "vfio " + VFIO.format(64, 900, 4, 8)]).left_kib == 900
-
-
-def test_last_vfio_row_of_a_kind_counts() -> None:
-    """The first is to warm up."""
-    rows = ["vfio " + VFIO.format(gib, 0, 2, ns) for gib, ns in ((0, 50), (0, 40), (64, 60))]
-    assert iommu.parse(rows).insn == {"vfio_4k": 20.0, "vfio_4k_pass": 30.0}
+def test_memory_has_a_name() -> None:
+    """What is left, and the peak, by the interface and the order."""
+    seen = iommu.parse([STRESS.format("memory:vfio_up", 16, 131072, 2, 8)])
+    assert seen.memory == {"vfio_up": iommu.Memory(16, 131072)}
 
 
 def test_error_of_the_bench_is_no_result() -> None:
@@ -35,19 +31,51 @@ def test_error_of_the_bench_is_no_result() -> None:
         iommu.parse([BENCH.format("same_4k", 1).replace("errors=0", "errors=3")])
 
 
-@pytest.mark.parametrize(("ferry", "passed"), [(1019.9, True), (1020.1, False), (900.0, True)])
+@pytest.mark.parametrize(("ferry", "passed"), [(1001.9, True), (1002.1, False), (900.0, True)])
 def test_limit_in_percent(ferry: float, passed: bool) -> None:
-    """At most two percent for the driver's loop."""
+    """Below VFIO the freeing costs nothing."""
     assert iommu.Count(iommu.LOOPS[0], 1000.0, ferry).passed is passed
 
 
-@pytest.mark.parametrize(("left", "ratio", "passed"), [(64, 0.98, True), (65, 1.0, False), (0, 0.979, False)])
-def test_limits_of_memory_and_speed(left: int, ratio: float, passed: bool) -> None:
-    """At most 64 KiB left; four CPUs not slower than 0.98 of vanilla."""
-    left_kib = {"vanilla": 131072, "ferry": left}
-    result = iommu.Result(64, [], left_kib, {"disjoint": ratio, "shared": 0.5}, {})
+def test_no_limit_is_never_exceeded() -> None:
+    """Some loops are shown without a promise."""
+    loop = next(loop for loop in iommu.LOOPS if loop.limit_percent is None)
+    assert iommu.Count(loop, 1.0, 9.0).passed
+
+
+@pytest.mark.parametrize(("left", "passed"), [(64, True), (65, False)])
+def test_limit_of_memory(left: int, passed: bool) -> None:
+    """At most 64 KiB left, in every order."""
+    memory = {
+        "vanilla": {"vfio_up": iommu.Memory(131072, 131072)},
+        "ferry": {"vfio_up": iommu.Memory(0, 131072), "vfio_down": iommu.Memory(left, 131072)},
+    }
+    result = iommu.Result(64, [], memory, {}, {})
     assert result.passed is passed
-    assert result.as_json()["left_kib"] == left_kib
+    assert result.as_json()["memory_kib"]["ferry"]["vfio_down"] == {"left": left, "peak": 131072}
+
+
+def test_every_loop_is_run_by_name() -> None:
+    """A loop that the job does not run would end in a KeyError after minutes."""
+    job = iommu.count_script(64)
+    for loop in iommu.LOOPS:
+        assert (f"measure {loop.workload} 1" if loop.by_module else f" {loop.name} -") in job
+
+
+def test_version_is_that_of_the_emulator_which_ran(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a fresh clone the lab's own QEMU has not been built, nor is it needed here."""
+    asked: list[str] = []
+
+    def version(program: str) -> str:
+        asked.append(program)
+        return "QEMU"
+
+    nothing = iommu.Result(1, [], {"vanilla": {}, "ferry": {}}, {}, {})
+    monkeypatch.setattr(emulator, "version", version)
+    monkeypatch.setattr(iommu, "measure", lambda *args: nothing)
+    monkeypatch.setattr(report, "write_json", lambda *args: None)
+    assert main(["iommu", "--json", "-"]) == 0
+    assert [Path(program).name for program in asked] == ["qemu-system-x86_64"] * 2
 
 
 def test_pass_covers_the_addresses() -> None:

@@ -4,12 +4,15 @@
 from __future__ import annotations
 
 import argparse
+import statistics
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from rich.table import Table
-
-from ferry import bench, iommu, machine, paths, report
+from ferry import iommu, machine, paths, provenance, report
 from ferry.errors import UsageError
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 # What was posted for a pass over 16 TiB: seconds and MiB left, before and after.
 # linux-iommu, "iommu/intel: Free empty page tables on unmaps", 2023-12-21 and 2024-04-26 (v2)
@@ -35,20 +38,22 @@ def run(args: argparse.Namespace) -> int:
     path = Path(args.json)
     report.check_writable(path)
     result = iommu.measure(args.iova, not args.no_smp)
-    hosts = {name: bench.host(machine.get(name)) for name in ("iommu", "iommu-smp")}
-    report.write_json(path, {"hosts": hosts, **result.as_json()})
+    used = [machine.get(name) for name in ("iommu", "iommu-smp")]
+    known = {where.name: provenance.of_vms(where, iommu.FLAVOURS) for where in used}
+    report.write_json(path, {"provenance": known, **result.as_json()})
     report.show(_counts(result))
     report.show(_rest(result))
     return 0 if result.passed else 1
 
 
 def _counts(result: iommu.Result) -> Table:
-    table = Table(title="Instructions per map and unmap (icount, 1 CPU)", title_justify="left")
+    table = report.new_table("Instructions per map and unmap (icount, 1 CPU)")
     table.add_column("loop")
     for name in ("vanilla", "ferry", "difference", "limit"):
         table.add_column(name, justify="right")
     for count in result.counts:
-        limit = f"{count.loop.limit_percent:+.1f} %" + ("" if count.passed else " exceeded")
+        limit = "" if count.loop.limit_percent is None else f"{count.loop.limit_percent:+.1f} %"
+        limit += "" if count.passed else " exceeded"
         row = (f"{count.vanilla:,.0f}", f"{count.ferry:,.0f}", f"{count.percent:+.2f} %", limit)
         table.add_row(count.loop.what, *row)
     for name, base, fix, _, _ in PUBLISHED:
@@ -58,14 +63,21 @@ def _counts(result: iommu.Result) -> Table:
 
 
 def _rest(result: iommu.Result) -> Table:
-    table = Table(title="Memory left in page tables, and speed with 4 CPUs", title_justify="left")
+    table = report.new_table("Memory in page tables, and speed with 4 CPUs")
     table.add_column("what")
     for name in ("vanilla", "ferry"):
         table.add_column(name, justify="right")
-    left = (f"{result.left_kib[name]:,} KiB" for name in iommu.FLAVOURS)
-    table.add_row(f"left after a pass over {result.iova_gib} GiB", *left)
+    for case in result.memory["ferry"]:
+        found = [result.memory[name][case] for name in iommu.FLAVOURS]
+        cells = (f"{memory.left:,} KiB, peak {memory.peak:,}" for memory in found)
+        table.add_row(f"left of {result.iova_gib} GiB: {case.replace('_', ', ')}", *cells)
     for name, _, _, base, fix in PUBLISHED:
         table.add_row(f"published: {name}, 16 TiB", f"{base:,} MiB", f"{fix:,} MiB")
-    for name, ratio in result.smp_ratio.items():
-        table.add_row(f"4 threads, {name} tables: ratio of speeds", "1", f"{ratio:.3f}")
+    for workload in result.smp.get("ferry", {}):
+        speeds = (_spread(result.smp[name][workload]) for name in iommu.FLAVOURS)
+        table.add_row(f"4 threads, {workload}: pairs per ms, median (all)", *speeds)
     return table
+
+
+def _spread(speeds: list[float]) -> str:
+    return f"{statistics.median(speeds):.1f} ({min(speeds):.1f} to {max(speeds):.1f})"

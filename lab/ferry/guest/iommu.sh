@@ -22,13 +22,8 @@ measure() {
 	echo "bench $1 $2 $(run "$@")" >&3
 }
 
-# tables NAME: a record of the KiB in page tables. A grace period may still hold some.
-tables() {
-	sleep 1
-	echo "tables $1 $(($(sed -n 's/^nr_iommu_pages //p' /proc/vmstat) * 4))" >&3
-}
-
-# bind_vfio: give the edu device to vfio-pci; its group is in $GROUP after that.
+# bind_vfio: give the edu device to vfio-pci; after that its group is in $GROUP and its
+# name for iommufd in $CDEV.
 bind_vfio() {
 	for dev in /sys/bus/pci/devices/*; do
 		[ "$(cat "$dev/device")" = 0x11e8 ] && break
@@ -37,13 +32,22 @@ bind_vfio() {
 	echo "${dev##*/}" >/sys/bus/pci/drivers_probe
 	# The emulated IOMMU does not remap interrupts; edu is no threat.
 	echo 1 >/sys/module/vfio_iommu_type1/parameters/allow_unsafe_interrupts
+	echo 1 >/sys/module/iommufd/parameters/allow_unsafe_interrupts
 	GROUP=$(basename "$(readlink "$dev/iommu_group")")
 	[ -e "/dev/vfio/$GROUP" ] || fail "vfio-pci does not take the edu device: see the console"
+	CDEV=$(ls "$dev/vfio-dev")
+	[ -e "/dev/vfio/devices/$CDEV" ] || fail "vfio-pci has no device for iommufd: see the console"
 }
 
-# stress ARGS...: a record of iova_stress
+# stress vfio|iommufd NAME ARGS...: a record of iova_stress
 stress() {
-	step "iova_stress $*"
-	found=$(/bin/iova_stress -g "$GROUP" -j "$@") || fail "iova_stress $* failed: see its output"
-	echo "vfio $found" >&3
+	api=$1 name=$2
+	shift 2
+	step "iova_stress $api $*"
+	case $api in
+	vfio) set -- -g "$GROUP" "$@" ;;
+	iommufd) set -- -c "$CDEV" "$@" ;;
+	esac
+	found=$(/bin/iova_stress -j "$@") || fail "iova_stress $* failed: see its output"
+	echo "stress $name $found" >&3
 }

@@ -1,18 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * KUnit tests of the freeing of empty page tables, included by empty_tables.c.
+ * KUnit tests of what happens to the page tables in a hole, included by iommu.c.
  *
- * The domains have no devices, so nothing is flushed; that the hardware forgets
- * a table is not tested here.
+ * The domains have no devices. What the hardware is told is seen in the gather:
+ * the range of the flush, and that there are tables on the list, which makes the
+ * flush reach the paging-structure caches too.
  */
 #include <kunit/test.h>
-#include <linux/delay.h>
-#include <linux/kthread.h>
 
-#include "../iommu-pages.h"
-
-/* 1 GiB, so that no table here has a neighbour. */
-#define PFN	(SZ_1G >> VTD_PAGE_SHIFT)
+/* A place with room on both sides, at the beginning of tables of all levels but the highest. */
+#define PLACE	(3UL * 512 * SZ_1G)
 #define FRAME	0x12345000ULL
 
 /* One row per kind of page table. */
@@ -25,7 +22,7 @@ struct format {
 
 static const struct format formats[] = {
 	{ "second level, coherent, 4 levels", false, true, 2 },
-	{ "second level, not coherent, 3 levels", false, false, 1 },
+	{ "second level, not coherent, 5 levels", false, false, 3 },
 	{ "first level, coherent, 4 levels", true, true, 2 },
 	{ "first level, not coherent, 5 levels", true, false, 3 },
 };
@@ -37,7 +34,7 @@ static void format_name(const struct format *format, char *name)
 
 KUNIT_ARRAY_PARAM(format, formats, format_name);
 
-static struct dmar_domain *make_domain(struct kunit *test)
+static struct dmar_domain *make_domain(struct kunit *test, int agaw)
 {
 	const struct format *format = test->param_value ?: &formats[0];
 	struct dmar_domain *domain;
@@ -47,393 +44,321 @@ static struct dmar_domain *make_domain(struct kunit *test)
 	INIT_LIST_HEAD(&domain->cache_tags);
 	spin_lock_init(&domain->cache_lock);
 	domain->nid = NUMA_NO_NODE;
-	domain->agaw = format->agaw;
-	domain->gaw = agaw_to_width(format->agaw);
+	domain->agaw = agaw ?: format->agaw;
+	domain->gaw = agaw_to_width(domain->agaw);
+	domain->max_addr = __DOMAIN_MAX_ADDR(domain->gaw);
 	domain->use_first_level = format->first_level;
 	domain->iommu_coherency = format->coherent;
+	domain->iommu_superpage = 2;
+	domain->domain.type = IOMMU_DOMAIN_UNMANAGED;
+	domain->domain.ops = intel_iommu_ops.default_domain_ops;
+	domain->domain.pgsize_bitmap = SZ_4K | SZ_2M | SZ_1G;
 	domain->pgd = iommu_alloc_page(GFP_KERNEL);
 	KUNIT_ASSERT_NOT_NULL(test, domain->pgd);
-	KUNIT_ASSERT_EQ(test, empty_tables_init(domain), 0);
 	return domain;
 }
 
-/* Tables below a slot, and what is present in them. */
-static void count_below(struct dma_pte *base, int level, int *tables, int *pages)
+static int count_tables(struct dma_pte *table, int level)
 {
-	int i;
+	int i, tables = 0;
 
-	for (i = 0; i < 512; i++) {
-		if (!dma_pte_present(&base[i]))
-			continue;
-		if (level == 1 || dma_pte_superpage(&base[i])) {
-			++*pages;
-			continue;
-		}
-		++*tables;
-		count_below(entry_slots(&base[i]), level - 1, tables, pages);
-	}
-}
-
-static int nr_tables(struct dmar_domain *domain)
-{
-	int tables = 0, pages = 0;
-
-	count_below(domain->pgd, agaw_to_level(domain->agaw), &tables, &pages);
+	for (i = 0; level > 1 && i < 512; i++)
+		if (dma_pte_present(&table[i]) && !dma_pte_superpage(&table[i]))
+			tables += 1 + count_tables(phys_to_virt(dma_pte_addr(&table[i])),
+						   level - 1);
 	return tables;
 }
 
-static int nr_unflushed(struct dmar_domain *domain)
+/* Without the root. */
+static int nr_tables(struct dmar_domain *domain)
 {
-	int i, sum = 0;
-
-	for (i = 0; i < NR_UNFLUSHED; i++)
-		sum += atomic_read(&domain->empty_tables->unflushed[i]);
-	return sum;
+	return count_tables(domain->pgd, agaw_to_level(domain->agaw));
 }
 
-/* A test unmaps what it maps; no table but those that are kept may be left. */
+/* On the way to one page. */
+static int depth(struct dmar_domain *domain)
+{
+	return agaw_to_level(domain->agaw) - 1;
+}
+
 static void free_domain(struct kunit *test, struct dmar_domain *domain)
 {
-	int cpu;
+	LIST_HEAD(tables);
 
-	for_each_possible_cpu(cpu)
-		table_stock_release(domain->empty_tables, cpu);
-	KUNIT_EXPECT_EQ(test, nr_tables(domain), 0);
-	KUNIT_EXPECT_EQ(test, nr_unflushed(domain), 0);
-	empty_tables_exit(domain);
-	iommu_free_page(domain->pgd);
+	domain_unmap(domain, 0, DOMAIN_MAX_PFN(domain->gaw), &tables);
+	iommu_put_pages_list(&tables);
+	iommu_free_page(domain->spare_table);
 }
 
-/* As __domain_mapping() does it, for pages of one table. */
-static int map(struct dmar_domain *domain, unsigned long pfn, int level, int nr)
+static void map(struct kunit *test, struct dmar_domain *domain, u64 iova, size_t size)
 {
-	struct dma_pte *slot = empty_tables_map(domain, pfn, level,
-						nr * level_size(level),
-						GFP_KERNEL);
-	u64 val = FRAME | DMA_PTE_READ | DMA_PTE_WRITE;
-
-	if (!slot)
-		return -ENOMEM;
-	if (level > 1)
-		val = (FRAME & ~(SZ_2M - 1ULL)) | DMA_PTE_READ | DMA_PTE_LARGE_PAGE;
-	while (nr--) {
-		if (dma_pte_present(slot))
-			return -EEXIST;
-		WRITE_ONCE(slot++->val, val);
-	}
-	return 0;
+	KUNIT_ASSERT_EQ(test, 0, iommu_map(&domain->domain, iova, FRAME, size,
+					   IOMMU_READ | IOMMU_WRITE, GFP_KERNEL));
 }
 
-static size_t unmap(struct dmar_domain *domain, unsigned long pfn, size_t pages)
+static void unmap(struct kunit *test, struct dmar_domain *domain, u64 iova, size_t size)
+{
+	KUNIT_ASSERT_EQ(test, iommu_unmap(&domain->domain, iova, size), size);
+}
+
+static void free_tables(struct dmar_domain *domain, u64 iova, size_t size,
+			u64 floor, u64 ceiling)
 {
 	struct iommu_iotlb_gather gather;
-	size_t size;
 
 	iommu_iotlb_gather_init(&gather);
-	size = empty_tables_unmap(domain, pfn << VTD_PAGE_SHIFT,
-				  pages << VTD_PAGE_SHIFT, &gather);
-	empty_tables_flushed(domain, &gather.freelist);
-	return size >> VTD_PAGE_SHIFT;
+	iommu_free_empty_tables(&domain->domain, iova, iova + size - 1, floor,
+				ceiling, &gather);
+	if (!list_empty(&gather.freelist))
+		iommu_iotlb_sync(&domain->domain, &gather);
 }
 
-static struct page *table_of(struct dmar_domain *domain, unsigned long pfn,
-			     int level)
+/* The tables that are left after a page was unmapped in a hole. */
+static int left(struct kunit *test, struct dmar_domain *domain, u64 iova, u64 floor,
+		u64 ceiling)
 {
-	struct dma_pte *slot;
-	int at;
-
-	slot = empty_tables_find(domain, pfn, &at);
-	return at == level ? virt_to_page(slot) : NULL;
+	map(test, domain, iova, SZ_4K);
+	unmap(test, domain, iova, SZ_4K);
+	free_tables(domain, iova, SZ_4K, floor, ceiling);
+	return nr_tables(domain);
 }
 
-static void last_unmap_frees_all_tables(struct kunit *test)
+static void hole_of_everything(struct kunit *test)
 {
-	struct dmar_domain *domain = make_domain(test);
-	int below_root = agaw_to_level(domain->agaw) - 1;
+	struct dmar_domain *domain = make_domain(test, 0);
 
-	KUNIT_ASSERT_EQ(test, map(domain, PFN, 1, 1), 0);
-	KUNIT_ASSERT_EQ(test, map(domain, PFN + 7, 1, 2), 0);
-	KUNIT_EXPECT_EQ(test, nr_tables(domain), below_root);
-	KUNIT_EXPECT_EQ(test, atomic_read(table_state(table_of(domain, PFN, 1))), 3);
-	KUNIT_EXPECT_EQ(test, unmap(domain, PFN + 7, 2), 2);
-	KUNIT_EXPECT_EQ(test, atomic_read(table_state(table_of(domain, PFN, 1))), 1);
-	KUNIT_EXPECT_EQ(test, nr_tables(domain), below_root);
-	KUNIT_EXPECT_EQ(test, unmap(domain, PFN, 1), 1);
-	KUNIT_EXPECT_EQ(test, nr_tables(domain), 0);
+	KUNIT_EXPECT_EQ(test, left(test, domain, PLACE, 0, ULONG_MAX), 0);
 	free_domain(test, domain);
 }
 
-static void neighbours_keep_upper_tables(struct kunit *test)
+static void vanilla_leaves_all(struct kunit *test)
 {
-	struct dmar_domain *domain = make_domain(test);
-	int below_root = agaw_to_level(domain->agaw) - 1;
+	struct dmar_domain *domain = make_domain(test, 0);
 
-	KUNIT_ASSERT_EQ(test, map(domain, PFN, 1, 1), 0);
-	KUNIT_ASSERT_EQ(test, map(domain, PFN + 512, 1, 1), 0);
-	KUNIT_EXPECT_EQ(test, nr_tables(domain), below_root + 1);
-	unmap(domain, PFN, 1);
-	KUNIT_EXPECT_EQ(test, nr_tables(domain), below_root);
-	KUNIT_EXPECT_NOT_NULL(test, table_of(domain, PFN + 512, 1));
-	unmap(domain, PFN + 512, 1);
+	map(test, domain, PLACE, SZ_4K);
+	unmap(test, domain, PLACE, SZ_4K);
+	KUNIT_EXPECT_EQ(test, nr_tables(domain), depth(domain));
 	free_domain(test, domain);
 }
 
-static void range_spans_tables(struct kunit *test)
+static void hole_inside_a_table(struct kunit *test)
 {
-	struct dmar_domain *domain = make_domain(test);
+	struct dmar_domain *domain = make_domain(test, 0);
 
-	/* The end of one table, all of the next, the beginning of a third. */
-	KUNIT_ASSERT_EQ(test, map(domain, PFN + 500, 1, 12), 0);
-	KUNIT_ASSERT_EQ(test, map(domain, PFN + 512, 1, 512), 0);
-	KUNIT_ASSERT_EQ(test, map(domain, PFN + 1024, 1, 12), 0);
-	KUNIT_ASSERT_EQ(test, map(domain, PFN + 1040, 1, 1), 0);
-	KUNIT_EXPECT_EQ(test, unmap(domain, PFN + 500, 536), 536);
-	KUNIT_EXPECT_EQ(test, nr_tables(domain), agaw_to_level(domain->agaw) - 1);
-	KUNIT_EXPECT_EQ(test, atomic_read(table_state(table_of(domain, PFN + 1040, 1))), 1);
-	unmap(domain, PFN + 1040, 1);
+	map(test, domain, PLACE + SZ_8K, SZ_4K);
+	KUNIT_EXPECT_EQ(test, left(test, domain, PLACE, 0, PLACE + SZ_8K - 1),
+			depth(domain));
+	KUNIT_EXPECT_EQ(test, iommu_iova_to_phys(&domain->domain, PLACE + SZ_8K), FRAME);
 	free_domain(test, domain);
 }
 
-static void unmapping_a_hole_reaches_no_neighbour(struct kunit *test)
+/* A page more or less at either end decides, on every level. */
+static void hole_at_the_edges_of_tables(struct kunit *test)
 {
-	struct dmar_domain *domain = make_domain(test);
-	int level;
+	struct dmar_domain *domain = make_domain(test, 0);
+	u64 sizes[] = { SZ_2M, SZ_1G, 512UL * SZ_1G }, iova = PLACE + SZ_8K;
+	int i, lowest = depth(domain);
 
-	KUNIT_ASSERT_EQ(test, map(domain, PFN + 1024, 1, 1), 0);
-	KUNIT_EXPECT_EQ(test, unmap(domain, PFN, 1), 1);
-	KUNIT_EXPECT_EQ(test, unmap(domain, PFN + 1025, 1), 1);
-	KUNIT_EXPECT_TRUE(test, dma_pte_present(empty_tables_find(domain, PFN + 1024, &level)));
-	unmap(domain, PFN + 1024, 1);
-	free_domain(test, domain);
-}
+	for (i = 0; i < ARRAY_SIZE(sizes); i++) {
+		u64 end = PLACE + sizes[i] - 1;
 
-static void large_page_takes_the_place_of_tables(struct kunit *test)
-{
-	struct dmar_domain *domain = make_domain(test);
-	int i, below_root = agaw_to_level(domain->agaw) - 1;
-
-	/* Often enough that the table is kept. */
-	for (i = 0; i < 3; i++) {
-		KUNIT_ASSERT_EQ(test, map(domain, PFN, 1, 1), 0);
-		unmap(domain, PFN, 1);
-	}
-	KUNIT_EXPECT_EQ(test, nr_tables(domain), below_root);
-	KUNIT_ASSERT_EQ(test, map(domain, PFN, 2, 1), 0);
-	KUNIT_EXPECT_EQ(test, nr_tables(domain), below_root - 1);
-	/* All of it goes, although less was asked for. */
-	KUNIT_EXPECT_EQ(test, unmap(domain, PFN, 1), 512);
-	free_domain(test, domain);
-}
-
-static void huge_page_takes_the_place_of_a_tree(struct kunit *test)
-{
-	struct dmar_domain *domain = make_domain(test);
-	int i, level;
-
-	for (i = 0; i < 3; i++) {
-		KUNIT_ASSERT_EQ(test, map(domain, PFN, 1, 1), 0);
-		KUNIT_ASSERT_EQ(test, map(domain, PFN + 1024, 2, 1), 0);
-		unmap(domain, PFN, 1);
-		unmap(domain, PFN + 1024, 512);
-	}
-	KUNIT_ASSERT_EQ(test, map(domain, PFN, 3, 1), 0);
-	empty_tables_find(domain, PFN, &level);
-	KUNIT_EXPECT_EQ(test, level, 3);
-	unmap(domain, PFN, SZ_1G >> VTD_PAGE_SHIFT);
-	free_domain(test, domain);
-}
-
-static void table_emptied_again_and_again_is_kept(struct kunit *test)
-{
-	struct dmar_domain *domain = make_domain(test);
-	struct page *table;
-	int i;
-
-	for (i = 0; i < 2; i++) {
-		KUNIT_ASSERT_EQ(test, map(domain, PFN, 1, 1), 0);
-		unmap(domain, PFN, 1);
-	}
-	table = table_of(domain, PFN, 1);
-	KUNIT_ASSERT_NOT_NULL(test, table);
-	KUNIT_EXPECT_EQ(test, atomic_read(table_state(table)), TABLE_KEPT);
-	KUNIT_ASSERT_EQ(test, map(domain, PFN, 1, 1), 0);
-	KUNIT_EXPECT_PTR_EQ(test, table_of(domain, PFN, 1), table);
-	/* Let go of while it is in use: it dies when it is empty. */
-	empty_tables_release(domain, table_place(PFN, 1));
-	KUNIT_EXPECT_PTR_EQ(test, table_of(domain, PFN, 1), table);
-	unmap(domain, PFN, 1);
-	KUNIT_EXPECT_NULL(test, table_of(domain, PFN, 1));
-	free_domain(test, domain);
-}
-
-static void pass_keeps_no_table(struct kunit *test)
-{
-	struct dmar_domain *domain = make_domain(test);
-	unsigned long i;
-
-	for (i = 0; i < 100; i++) {
-		KUNIT_ASSERT_EQ(test, map(domain, PFN + i * 512, 1, 1), 0);
-		unmap(domain, PFN + i * 512, 1);
-	}
-	/* But for the one that all of them have above them, and its parent. */
-	KUNIT_EXPECT_LE(test, nr_tables(domain), agaw_to_level(domain->agaw) - 2);
-	free_domain(test, domain);
-}
-
-static void kept_tables_are_bounded(struct kunit *test)
-{
-	struct dmar_domain *domain = make_domain(test);
-	unsigned long i, round;
-	int bound;
-
-	for (round = 0; round < 50; round++) {
-		for (i = 0; i < 7; i++) {
-			KUNIT_ASSERT_EQ(test, map(domain, PFN + i * 512, 1, 1), 0);
-			unmap(domain, PFN + i * 512, 1);
-		}
-	}
-	bound = num_online_cpus() * 6 + agaw_to_level(domain->agaw) - 2;
-	KUNIT_EXPECT_LE(test, nr_tables(domain), bound);
-	KUNIT_EXPECT_GT(test, nr_tables(domain), 1);
-	free_domain(test, domain);
-}
-
-static void late_promise_meets_a_dead_table(struct kunit *test)
-{
-	struct dmar_domain *domain = make_domain(test);
-	struct page *table;
-	struct dma_pte *slot;
-
-	KUNIT_ASSERT_EQ(test, map(domain, PFN, 1, 1), 0);
-	table = table_of(domain, PFN, 1);
-	slot = empty_tables_find(domain, PFN, &(int){ 0 });
-	/* As if the unmapper had been interrupted after it killed the table. */
-	WRITE_ONCE(slot->val, 0);
-	KUNIT_ASSERT_TRUE(test, drop(table, 1));
-	KUNIT_ASSERT_TRUE(test, kill(domain, table, PFN, 1, false));
-	KUNIT_EXPECT_FALSE(test, kill(domain, table, PFN, 1, false));
-
-	KUNIT_ASSERT_EQ(test, map(domain, PFN + 1, 1, 1), 0);
-	KUNIT_EXPECT_PTR_NE(test, table_of(domain, PFN, 1), table);
-	KUNIT_EXPECT_TRUE(test, is_dead(table));
-	unmap(domain, PFN + 1, 1);
-
-	atomic_dec(&domain->empty_tables->unflushed[unflushed_index(PFN, 1)]);
-	__iommu_free_pages(table, 0);
-	free_domain(test, domain);
-}
-
-static void promise_revives_an_empty_table(struct kunit *test)
-{
-	struct dmar_domain *domain = make_domain(test);
-	struct burial burial;
-	struct page *table;
-
-	start_burial(&burial);
-	KUNIT_ASSERT_EQ(test, map(domain, PFN, 1, 1), 0);
-	table = table_of(domain, PFN, 1);
-	/* The unmapper cleared and dropped; a mapper comes before it reaps. */
-	WRITE_ONCE(empty_tables_find(domain, PFN, &(int){ 0 })->val, 0);
-	KUNIT_ASSERT_TRUE(test, drop(table, 1));
-	KUNIT_ASSERT_EQ(test, map(domain, PFN + 1, 1, 1), 0);
-	rcu_read_lock();
-	reap(domain, PFN, &burial);
-	rcu_read_unlock();
-	KUNIT_EXPECT_TRUE(test, list_empty(&burial.tables));
-	KUNIT_EXPECT_PTR_EQ(test, table_of(domain, PFN + 1, 1), table);
-	unmap(domain, PFN + 1, 1);
-	free_domain(test, domain);
-}
-
-static void reused_tables_are_zero(struct kunit *test)
-{
-	struct dmar_domain *domain = make_domain(test);
-	unsigned long i;
-	int round;
-
-	for (round = 0; round < 20; round++) {
-		for (i = 0; i < 16; i++) {
-			KUNIT_ASSERT_EQ(test, map(domain, PFN + i * 512, 1, 512), 0);
-			KUNIT_ASSERT_EQ(test, unmap(domain, PFN + i * 512, 512), 512);
-		}
-		synchronize_rcu();
-	}
-	/* map() has seen that every entry was clear. */
-	free_domain(test, domain);
-}
-
-/* Threads on interleaved pages of one table; each checks its own entries. */
-#define NR_THREADS	4
-#define NR_ROUNDS	3000
-
-struct racer {
-	struct dmar_domain *domain;
-	int number;
-	int errors;
-	struct completion done;
-};
-
-static int race(void *data)
-{
-	struct racer *racer = data;
-	struct dma_pte *slot;
-	int i, level;
-
-	for (i = 0; i < NR_ROUNDS; i++) {
-		unsigned long pfn = PFN + racer->number + i % 3 * NR_THREADS;
-
-		racer->errors += map(racer->domain, pfn, 1, 1) != 0;
-		rcu_read_lock();
-		slot = empty_tables_find(racer->domain, pfn, &level);
-		racer->errors += level != 1 || !dma_pte_present(slot);
-		rcu_read_unlock();
-		racer->errors += unmap(racer->domain, pfn, 1) != 1;
-		if (!(i % 16))
-			empty_tables_release(racer->domain, table_place(PFN, 1));
-		cond_resched();
-	}
-	complete(&racer->done);
-	return 0;
-}
-
-static void threads_share_a_table(struct kunit *test)
-{
-	struct dmar_domain *domain = make_domain(test);
-	struct racer racers[NR_THREADS];
-	int i;
-
-	for (i = 0; i < NR_THREADS; i++) {
-		racers[i] = (struct racer){ .domain = domain, .number = i };
-		init_completion(&racers[i].done);
-		KUNIT_ASSERT_FALSE(test, IS_ERR(kthread_run(race, &racers[i], "racer/%d", i)));
-	}
-	for (i = 0; i < NR_THREADS; i++) {
-		wait_for_completion(&racers[i].done);
-		KUNIT_EXPECT_EQ(test, racers[i].errors, 0);
+		KUNIT_EXPECT_EQ(test, left(test, domain, iova, PLACE + SZ_4K, end), lowest);
+		KUNIT_EXPECT_EQ(test, left(test, domain, iova, PLACE, end - SZ_4K), lowest - i);
+		KUNIT_EXPECT_EQ(test, left(test, domain, iova, PLACE, end), lowest - i - 1);
+		KUNIT_EXPECT_EQ(test, left(test, domain, iova, PLACE - SZ_4K, end + SZ_4K),
+				lowest - i - 1);
+		/* Bytes that are no whole page do not count. */
+		KUNIT_EXPECT_EQ(test, left(test, domain, iova, PLACE + 1, end), lowest);
 	}
 	free_domain(test, domain);
 }
 
-static struct kunit_case empty_tables_cases[] = {
-	KUNIT_CASE_PARAM(last_unmap_frees_all_tables, format_gen_params),
-	KUNIT_CASE_PARAM(neighbours_keep_upper_tables, format_gen_params),
-	KUNIT_CASE_PARAM(range_spans_tables, format_gen_params),
-	KUNIT_CASE_PARAM(unmapping_a_hole_reaches_no_neighbour, format_gen_params),
-	KUNIT_CASE_PARAM(large_page_takes_the_place_of_tables, format_gen_params),
-	KUNIT_CASE_PARAM(huge_page_takes_the_place_of_a_tree, format_gen_params),
-	KUNIT_CASE(table_emptied_again_and_again_is_kept),
-	KUNIT_CASE(pass_keeps_no_table),
-	KUNIT_CASE(kept_tables_are_bounded),
-	KUNIT_CASE(late_promise_meets_a_dead_table),
-	KUNIT_CASE(promise_revives_an_empty_table),
-	KUNIT_CASE(reused_tables_are_zero),
-	KUNIT_CASE_PARAM(threads_share_a_table, format_gen_params),
+static void hole_at_zero_and_at_the_top(struct kunit *test)
+{
+	struct dmar_domain *domain = make_domain(test, 0);
+	u64 last = __DOMAIN_MAX_ADDR(domain->gaw), top = last + 1 - SZ_4K;
+
+	KUNIT_EXPECT_EQ(test, left(test, domain, 0, 0, SZ_2M - 1), depth(domain) - 1);
+	KUNIT_EXPECT_EQ(test, left(test, domain, 0, 0, ULONG_MAX), 0);
+	KUNIT_EXPECT_EQ(test, left(test, domain, top, top + SZ_4K - SZ_2M, last),
+			depth(domain) - 1);
+	KUNIT_EXPECT_EQ(test, left(test, domain, top, 0, ULONG_MAX), 0);
+	KUNIT_EXPECT_EQ(test, left(test, domain, top, 0, last), 0);
+	KUNIT_EXPECT_NOT_NULL(test, domain->pgd);
+	free_domain(test, domain);
+}
+
+/* Three levels: the root's entries span 1 GiB. */
+static void three_levels(struct kunit *test)
+{
+	struct dmar_domain *domain = make_domain(test, 1);
+
+	KUNIT_EXPECT_EQ(test, left(test, domain, SZ_4G, SZ_4G, SZ_4G + SZ_2M - 1), 1);
+	KUNIT_EXPECT_EQ(test, left(test, domain, SZ_4G, 0, ULONG_MAX), 0);
+	free_domain(test, domain);
+}
+
+/* The end of one table, all of the next, the beginning of a third that is in use. */
+static void range_over_several_tables(struct kunit *test)
+{
+	struct dmar_domain *domain = make_domain(test, 0);
+	u64 iova = PLACE + SZ_2M - SZ_4K, neighbour = PLACE + SZ_4M + SZ_64K;
+	size_t size = SZ_2M + SZ_8K, at;
+
+	map(test, domain, neighbour, SZ_4K);
+	for (at = 0; at < size; at += SZ_4K)
+		map(test, domain, iova + at, SZ_4K);
+	KUNIT_EXPECT_EQ(test, nr_tables(domain), depth(domain) + 2);
+	for (at = 0; at < size; at += SZ_4K)
+		unmap(test, domain, iova + at, SZ_4K);
+	free_tables(domain, iova, size, 0, neighbour - 1);
+	KUNIT_EXPECT_EQ(test, nr_tables(domain), depth(domain));
+	KUNIT_EXPECT_EQ(test, iommu_iova_to_phys(&domain->domain, neighbour), FRAME);
+	free_domain(test, domain);
+}
+
+/* Tables elsewhere in the hole stay, unless the table above them goes. */
+static void tables_off_the_way(struct kunit *test)
+{
+	struct dmar_domain *domain = make_domain(test, 0);
+
+	map(test, domain, PLACE, SZ_4K);
+	map(test, domain, PLACE + SZ_2M, SZ_4K);
+	unmap(test, domain, PLACE, SZ_4K);
+	unmap(test, domain, PLACE + SZ_2M, SZ_4K);
+	free_tables(domain, PLACE, SZ_4K, PLACE, PLACE + SZ_4M - 1);
+	KUNIT_EXPECT_EQ(test, nr_tables(domain), depth(domain));
+	KUNIT_EXPECT_EQ(test, left(test, domain, PLACE, PLACE, PLACE + SZ_1G - 1),
+			depth(domain) - 2);
+	free_domain(test, domain);
+}
+
+static void flush_spans_the_tables(struct kunit *test)
+{
+	struct dmar_domain *domain = make_domain(test, 0);
+	struct iommu_iotlb_gather gather;
+	u64 iova = PLACE + SZ_64K;
+
+	map(test, domain, iova, SZ_4K);
+	iommu_iotlb_gather_init(&gather);
+	iommu_unmap_fast(&domain->domain, iova, SZ_4K, &gather);
+	KUNIT_EXPECT_TRUE(test, list_empty(&gather.freelist));
+	iommu_free_empty_tables(&domain->domain, iova, iova + SZ_4K - 1, PLACE,
+				PLACE + SZ_2M - 1, &gather);
+	KUNIT_EXPECT_EQ(test, gather.start, PLACE);
+	KUNIT_EXPECT_EQ(test, gather.end, PLACE + SZ_2M - 1);
+	KUNIT_EXPECT_FALSE(test, list_empty(&gather.freelist));
+	iommu_iotlb_sync(&domain->domain, &gather);
+	free_domain(test, domain);
+}
+
+/* What is far away is flushed first, and that flush must not free the tables. */
+static void far_apart_is_flushed_apart(struct kunit *test)
+{
+	struct dmar_domain *domain = make_domain(test, 0);
+	struct iommu_iotlb_gather gather;
+
+	map(test, domain, PLACE, SZ_4K);
+	map(test, domain, PLACE + SZ_8G, SZ_4K);
+	unmap(test, domain, PLACE, SZ_4K);
+	iommu_iotlb_gather_init(&gather);
+	iommu_unmap_fast(&domain->domain, PLACE + SZ_8G, SZ_4K, &gather);
+	iommu_free_empty_tables(&domain->domain, PLACE, PLACE + SZ_4K - 1, PLACE,
+				PLACE + SZ_2M - 1, &gather);
+	KUNIT_EXPECT_EQ(test, gather.start, PLACE);
+	KUNIT_EXPECT_EQ(test, gather.end, PLACE + SZ_2M - 1);
+	KUNIT_EXPECT_TRUE(test, list_is_singular(&gather.freelist));
+	KUNIT_EXPECT_NULL(test, domain->spare_table);
+	iommu_iotlb_sync(&domain->domain, &gather);
+
+	/* What is near is not. */
+	map(test, domain, PLACE, SZ_4K);
+	map(test, domain, PLACE + SZ_4M, SZ_4K);
+	unmap(test, domain, PLACE, SZ_4K);
+	iommu_unmap_fast(&domain->domain, PLACE + SZ_4M, SZ_4K, &gather);
+	iommu_free_empty_tables(&domain->domain, PLACE, PLACE + SZ_4K - 1, PLACE,
+				PLACE + SZ_2M - 1, &gather);
+	KUNIT_EXPECT_EQ(test, gather.start, PLACE);
+	KUNIT_EXPECT_EQ(test, gather.end, PLACE + SZ_4M + SZ_4K - 1);
+	iommu_iotlb_sync(&domain->domain, &gather);
+	free_domain(test, domain);
+}
+
+static void spare_table_is_used_after_the_flush(struct kunit *test)
+{
+	struct dmar_domain *domain = make_domain(test, 0);
+	struct iommu_iotlb_gather gather;
+	void *spare;
+
+	map(test, domain, PLACE, SZ_4K);
+	unmap(test, domain, PLACE, SZ_4K);
+	iommu_iotlb_gather_init(&gather);
+	iommu_free_empty_tables(&domain->domain, PLACE, PLACE + SZ_4K - 1, PLACE,
+				PLACE + SZ_2M - 1, &gather);
+	KUNIT_EXPECT_NULL(test, domain->spare_table);
+	iommu_iotlb_sync(&domain->domain, &gather);
+	spare = domain->spare_table;
+	KUNIT_ASSERT_NOT_NULL(test, spare);
+	KUNIT_EXPECT_NULL(test, memchr_inv(spare, 0, VTD_PAGE_SIZE));
+
+	map(test, domain, PLACE, SZ_4K);
+	KUNIT_EXPECT_NULL(test, domain->spare_table);
+	KUNIT_EXPECT_EQ(test, iommu_iova_to_phys(&domain->domain, PLACE), FRAME);
+	free_domain(test, domain);
+}
+
+/* Tables that a large unmap frees are not empty. */
+static void only_empty_tables_are_spare(struct kunit *test)
+{
+	struct dmar_domain *domain = make_domain(test, 0);
+	u64 at;
+
+	for (at = 0; at < SZ_2M; at += SZ_4K)
+		map(test, domain, PLACE + at, SZ_4K);
+	unmap(test, domain, PLACE, SZ_2M);
+	KUNIT_EXPECT_EQ(test, nr_tables(domain), depth(domain) - 1);
+	KUNIT_EXPECT_NULL(test, domain->spare_table);
+	free_domain(test, domain);
+}
+
+static void large_page_where_tables_were(struct kunit *test)
+{
+	struct dmar_domain *domain = make_domain(test, 0);
+	u64 frame = SZ_4G, size;
+
+	for (size = SZ_2M; size <= SZ_1G; size *= 512) {
+		left(test, domain, PLACE + SZ_64K, PLACE, PLACE + size - 1);
+		KUNIT_ASSERT_EQ(test, 0, iommu_map(&domain->domain, PLACE, frame, size,
+						   IOMMU_READ, GFP_KERNEL));
+		KUNIT_EXPECT_EQ(test, nr_tables(domain),
+				depth(domain) - (size == SZ_2M ? 1 : 2));
+		KUNIT_EXPECT_EQ(test, iommu_iova_to_phys(&domain->domain, PLACE + SZ_8K),
+				frame + SZ_8K);
+		unmap(test, domain, PLACE, size);
+	}
+	free_domain(test, domain);
+}
+
+static struct kunit_case cases[] = {
+	KUNIT_CASE_PARAM(vanilla_leaves_all, format_gen_params),
+	KUNIT_CASE_PARAM(hole_of_everything, format_gen_params),
+	KUNIT_CASE_PARAM(hole_inside_a_table, format_gen_params),
+	KUNIT_CASE_PARAM(hole_at_the_edges_of_tables, format_gen_params),
+	KUNIT_CASE_PARAM(hole_at_zero_and_at_the_top, format_gen_params),
+	KUNIT_CASE(three_levels),
+	KUNIT_CASE_PARAM(range_over_several_tables, format_gen_params),
+	KUNIT_CASE_PARAM(tables_off_the_way, format_gen_params),
+	KUNIT_CASE_PARAM(flush_spans_the_tables, format_gen_params),
+	KUNIT_CASE_PARAM(far_apart_is_flushed_apart, format_gen_params),
+	KUNIT_CASE_PARAM(spare_table_is_used_after_the_flush, format_gen_params),
+	KUNIT_CASE_PARAM(only_empty_tables_are_spare, format_gen_params),
+	KUNIT_CASE_PARAM(large_page_where_tables_were, format_gen_params),
 	{}
 };
 
-static struct kunit_suite empty_tables_suite = {
+static struct kunit_suite suite = {
 	.name = "intel_iommu_empty_tables",
-	.test_cases = empty_tables_cases,
+	.test_cases = cases,
 };
 
-kunit_test_suite(empty_tables_suite);
+kunit_test_suite(suite);

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* Addresses of a device that a program can map and unmap: through VFIO or iommufd. */
+#ifndef SPACE_H
+#define SPACE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct space {
+	int fd;			/* the container, or /dev/iommu */
+	uint32_t ioas;		/* 0: VFIO's container */
+};
+
+enum { EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_CANNOT = 4 };
+
+/* Ends the program: what failed, and errno. */
+__attribute__((noreturn)) void die(int code, const char *what);
+
+/* A container of VFIO with one group. */
+struct space space_of_group(const char *group);
+/* An IOAS of iommufd with a device (/dev/vfio/devices/NAME) and a second domain. */
+struct space space_of_device(const char *name);
+
+/* Both return 0, or -1 with errno. */
+int space_map(const struct space *space, void *memory, uint64_t iova, uint64_t size);
+int space_unmap(const struct space *space, uint64_t iova, uint64_t size);
+
+#endif
