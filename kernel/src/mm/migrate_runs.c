@@ -1,0 +1,334 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Page table entries of one large folio, unmapped and restored in runs.
+ *
+ * A run is a row of entries in one page table and one VMA that map consecutive
+ * pages of one folio and are alike: they differ in nothing but in being young
+ * or dirty. What does not depend on the single page is done once for each run:
+ * the TLB flush or the note that one is due, the notification of secondary
+ * TLBs, the check for pins, statistics, reference counts, the mlock drain.
+ *
+ * Young and dirty stay what they are of each single page, as far as migration
+ * entries have room for them.
+ *
+ * What is rare is left to the callers, one entry at a time: poison, device
+ * memory, hugetlb, runs of one entry, folios that may be pinned.
+ *
+ * Several entries are cleared before any of them is flushed. That needs what
+ * ARCH_WANT_BATCHED_UNMAP_TLB_FLUSH promises, see try_to_migrate_one(). None of
+ * the architectures that have it has pte_unused() or arch_unmap_one().
+ */
+#include <linux/hugetlb.h>
+#include <linux/mm.h>
+#include <linux/pgtable.h>
+#include <linux/rmap.h>
+#include <linux/swapops.h>
+#include <trace/events/migrate.h>
+
+#include "internal.h"
+
+/* How many entries the walk may look at in one go: not past table, VMA, folio */
+static unsigned int entries_left(struct page_vma_mapped_walk *pvmw)
+{
+	unsigned long end = pmd_addr_end(pvmw->address, vma_address_end(pvmw));
+
+	return (end - pvmw->address) >> PAGE_SHIFT;
+}
+
+/* Let the walk go on behind a run */
+static void skip_run(struct page_vma_mapped_walk *pvmw, unsigned int nr)
+{
+	pvmw->pte += nr - 1;
+	pvmw->address += (nr - 1) * PAGE_SIZE;
+}
+
+/* The pages from @page on that can be in one run, 0 if that one is poisoned */
+static unsigned int alike_pages(struct page *page, unsigned int max, bool anon)
+{
+	bool exclusive = anon && PageAnonExclusive(page);
+	unsigned int nr;
+
+	for (nr = 0; nr < max; nr++, page++) {
+		if (PageHWPoison(page))
+			break;
+		if (anon && PageAnonExclusive(page) != exclusive)
+			break;
+	}
+	return nr;
+}
+
+static bool pte_alike(pte_t a, pte_t b)
+{
+	return pte_write(a) == pte_write(b) &&
+	       pte_same(pte_mkclean(pte_mkold(a)), pte_mkclean(pte_mkold(b)));
+}
+
+/* The PTEs from @ptep on, which is present, that can be in one run */
+static unsigned int alike_ptes(pte_t *ptep, unsigned int max)
+{
+	pte_t pte = ptep_get(ptep), expected;
+	unsigned int nr, hint = pte_batch_hint(ptep, pte);
+
+	for (nr = hint; nr < max; nr += hint) {
+		expected = pte_advance_pfn(pte, hint);
+		pte = ptep_get(ptep + nr);
+		if (!pte_same(pte, expected) && !pte_alike(pte, expected))
+			break;
+		hint = pte_batch_hint(ptep + nr, pte);
+	}
+	return min(nr, max);
+}
+
+/* The migration entry for @page, which @pte maps */
+static pte_t migration_pte(struct page *page, pte_t pte, bool exclusive)
+{
+	unsigned long pfn = page_to_pfn(page);
+	swp_entry_t entry;
+	pte_t swp_pte;
+
+	if (pte_write(pte))
+		entry = make_writable_migration_entry(pfn);
+	else if (exclusive)
+		entry = make_readable_exclusive_migration_entry(pfn);
+	else
+		entry = make_readable_migration_entry(pfn);
+	if (pte_young(pte))
+		entry = make_migration_entry_young(entry);
+	if (pte_dirty(pte))
+		entry = make_migration_entry_dirty(entry);
+	swp_pte = swp_entry_to_pte(entry);
+	if (pte_soft_dirty(pte))
+		swp_pte = pte_swp_mksoft_dirty(swp_pte);
+	if (pte_uffd_wp(pte))
+		swp_pte = pte_swp_mkuffd_wp(swp_pte);
+	return swp_pte;
+}
+
+/*
+ * Put migration entries where the PTEs of a run are. Returns the first of these
+ * PTEs, young if any of them was young and dirty if any was dirty.
+ */
+static pte_t replace_run(struct mm_struct *mm, unsigned long addr, pte_t *ptep,
+			 struct page *page, unsigned int nr, bool exclusive)
+{
+	unsigned int order = compound_order(compound_head(page)), hint, i;
+	pte_t first = ptep_get(ptep), pte = first, old, swp_pte;
+	bool young = false, dirty = false;
+
+	swp_pte = migration_pte(page, pte, exclusive);
+	for (; nr; nr -= hint) {
+		/* The hardware keeps one young and dirty bit for all of a hint */
+		hint = min(pte_batch_hint(ptep, ptep_get(ptep)), nr);
+		old = get_and_clear_full_ptes(mm, addr, ptep, hint, 0);
+		if (!pte_same(old, pte))
+			swp_pte = migration_pte(page, old, exclusive);
+		young |= pte_young(old);
+		dirty |= pte_dirty(old);
+		pte = pte_advance_pfn(old, hint);
+		page += hint;
+		for (i = 0; i < hint; i++, ptep++, addr += PAGE_SIZE) {
+			set_pte_at(mm, addr, ptep, swp_pte);
+			trace_set_migration_pte(addr, pte_val(swp_pte), order);
+			swp_pte = pte_next_swp_offset(swp_pte);
+		}
+	}
+
+	pte = first;
+	if (young)
+		pte = pte_mkyoung(pte);
+	if (dirty)
+		pte = pte_mkdirty(pte);
+	/* Where there is soft-dirty, pte_mkdirty() means to say: written now */
+	return pte_soft_dirty(first) ? pte : pte_clear_soft_dirty(pte);
+}
+
+/**
+ * migrate_unmap_run - replace the PTEs of a run by migration entries
+ * @pvmw: the walk, at a PTE of @folio that is not a PMD; is moved to the last
+ *	  PTE of the run
+ * @folio: a large folio
+ * @flags: what try_to_migrate() was called with
+ *
+ * Return: false if nothing was changed: the caller does one entry itself.
+ */
+bool migrate_unmap_run(struct page_vma_mapped_walk *pvmw, struct folio *folio,
+		       enum ttu_flags flags)
+{
+	struct vm_area_struct *vma = pvmw->vma;
+	unsigned long start = pvmw->address, end, idx;
+	bool anon = folio_test_anon(folio), exclusive;
+	pte_t pte = ptep_get(pvmw->pte);
+	struct page *page;
+	unsigned int nr;
+
+	if (folio_test_hugetlb(folio) || !pte_present(pte) ||
+	    folio_is_zone_device(folio))
+		return false;
+
+	idx = pte_pfn(pte) - folio_pfn(folio);
+	page = folio_page(folio, idx);
+	nr = min(entries_left(pvmw), folio_nr_pages(folio) - idx);
+	nr = alike_pages(page, nr, anon);
+	if (nr > 1)
+		nr = alike_ptes(pvmw->pte, nr);
+	if (nr < 2)
+		return false;
+
+	exclusive = anon && PageAnonExclusive(page);
+	VM_WARN_ON_FOLIO(pte_write(pte) && anon && !exclusive, folio);
+
+	/*
+	 * A migration entry stops GUP-fast as an empty PTE does, and all others
+	 * who look at it wait for the page table lock. So the entries can be
+	 * there before the pages stop being exclusive, and before the flush.
+	 */
+	end = start + nr * PAGE_SIZE;
+	flush_cache_range(vma, start, end);
+	pte = replace_run(vma->vm_mm, start, pvmw->pte, page, nr, exclusive);
+	migrate_flush_run(vma, start, end, pte, flags);
+
+	/* See folio_try_share_anon_rmap_ptes(): clear the PTEs first */
+	if (exclusive && folio_try_share_anon_rmap_ptes(folio, page, nr)) {
+		/* Says young and dirty of too many, but loses neither */
+		set_ptes(vma->vm_mm, start, pvmw->pte, pte, nr);
+		return false;
+	}
+
+	if (pte_dirty(pte))
+		folio_mark_dirty(folio);
+	folio_remove_rmap_ptes(folio, page, nr, vma);
+	if (vma->vm_flags & VM_LOCKED)
+		mlock_drain_local();
+	folio_put_refs(folio, nr);
+	skip_run(pvmw, nr);
+	return true;
+}
+
+static bool entry_alike(pte_t a, pte_t b)
+{
+	swp_entry_t entry_a, entry_b;
+
+	if (!is_swap_pte(a))
+		return false;
+	entry_a = pte_to_swp_entry(a);
+	entry_b = pte_to_swp_entry(b);
+	return swp_type(entry_a) == swp_type(entry_b) &&
+	       swp_offset_pfn(entry_a) == swp_offset_pfn(entry_b) &&
+	       pte_swp_soft_dirty(a) == pte_swp_soft_dirty(b) &&
+	       pte_swp_uffd_wp(a) == pte_swp_uffd_wp(b);
+}
+
+/*
+ * The migration entries from @ptep on that can be in one run. @same: they are
+ * also equally young and dirty.
+ */
+static unsigned int alike_entries(pte_t *ptep, unsigned int max, bool *same)
+{
+	pte_t pte = ptep_get(ptep), expected;
+	unsigned int nr;
+
+	*same = true;
+	for (nr = 1; nr < max; nr++) {
+		expected = pte_next_swp_offset(pte);
+		pte = ptep_get(ptep + nr);
+		if (pte_same(pte, expected))
+			continue;
+		if (!entry_alike(pte, expected))
+			break;
+		*same = false;
+	}
+	return nr;
+}
+
+/* What maps @page as it was mapped before @swp_pte came in between */
+static pte_t restored_pte(struct vm_area_struct *vma, struct folio *folio,
+			  struct page *page, pte_t swp_pte)
+{
+	pte_t pte = mk_pte(page, READ_ONCE(vma->vm_page_prot));
+	swp_entry_t entry = pte_to_swp_entry(swp_pte);
+
+	if (!is_migration_entry_young(entry))
+		pte = pte_mkold(pte);
+	if (folio_test_dirty(folio) && is_migration_entry_dirty(entry))
+		pte = pte_mkdirty(pte);
+	if (pte_swp_soft_dirty(swp_pte))
+		pte = pte_mksoft_dirty(pte);
+	else
+		pte = pte_clear_soft_dirty(pte);
+	if (is_writable_migration_entry(entry))
+		pte = pte_mkwrite(pte, vma);
+	else if (pte_swp_uffd_wp(swp_pte))
+		pte = pte_mkuffd_wp(pte);
+	return pte;
+}
+
+/* Put PTEs where the migration entries of a run are */
+static void restore_ptes(struct vm_area_struct *vma, unsigned long addr,
+			 pte_t *ptep, struct folio *folio, struct page *page,
+			 unsigned int nr)
+{
+	unsigned int order = folio_order(folio);
+	pte_t pte;
+
+	pte = restored_pte(vma, folio, page, ptep_get(ptep));
+	set_ptes(vma->vm_mm, addr, ptep, pte, nr);
+	if (trace_remove_migration_pte_enabled()) {
+		for (; nr; nr--, addr += PAGE_SIZE, pte = pte_next_pfn(pte))
+			trace_remove_migration_pte(addr, pte_val(pte), order);
+	}
+}
+
+/**
+ * migrate_restore_run - replace the migration entries of a run by PTEs
+ * @pvmw: the walk, at an entry of the source that is not a PMD; is moved to the
+ *	  last entry of the run
+ * @folio: the destination, a large folio
+ * @page: what to map where the walk is
+ *
+ * Return: false if nothing was changed: the caller does one entry itself.
+ */
+bool migrate_restore_run(struct page_vma_mapped_walk *pvmw,
+			 struct folio *folio, struct page *page)
+{
+	struct vm_area_struct *vma = pvmw->vma;
+	unsigned long addr = pvmw->address;
+	rmap_t rmap_flags = RMAP_NONE;
+	pte_t *ptep = pvmw->pte;
+	swp_entry_t entry;
+	unsigned int nr, i;
+	bool same;
+
+	if (folio_test_hugetlb(folio) || folio_is_zone_device(folio))
+		return false;
+	entry = pte_to_swp_entry(ptep_get(ptep));
+	if (!is_migration_entry(entry))
+		return false;
+	nr = alike_entries(ptep, entries_left(pvmw), &same);
+	if (nr < 2)
+		return false;
+
+	/* Counted first: whoever sees the PTEs may count on it */
+	folio_ref_add(folio, nr);
+	if (!folio_test_anon(folio)) {
+		folio_add_file_rmap_ptes(folio, page, nr, vma);
+	} else {
+		if (!is_readable_migration_entry(entry))
+			rmap_flags |= RMAP_EXCLUSIVE;
+		folio_add_anon_rmap_ptes(folio, page, nr, vma, addr, rmap_flags);
+	}
+
+	if (same) {
+		restore_ptes(vma, addr, ptep, folio, page, nr);
+	} else {
+		for (i = 0; i < nr; i++)
+			restore_ptes(vma, addr + i * PAGE_SIZE, ptep + i, folio,
+				     page + i, 1);
+	}
+	if (vma->vm_flags & VM_LOCKED)
+		mlock_drain_local();
+
+	/* No need to invalidate - they were not present before */
+	update_mmu_cache_range(NULL, vma, addr, ptep, nr);
+	skip_run(pvmw, nr);
+	return true;
+}

@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: GPL-2.0-only
+#define _GNU_SOURCE
+#include <err.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/kernel-page-flags.h>
+#include <linux/mempolicy.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "../kselftest.h"
+#include "large.h"
+
+#define THP_DIR	"/sys/kernel/mm/transparent_hugepage/hugepages-64kB"
+#define PMD_DIR	"/sys/kernel/mm/transparent_hugepage/hugepages-2048kB"
+
+/* --- files --- */
+
+int file_write(const char *path, const char *text)
+{
+	int fd = open(path, O_WRONLY | O_CLOEXEC), error = 0;
+
+	if (fd < 0)
+		return -errno;
+	if (write(fd, text, strlen(text)) < 0)
+		error = -errno;
+	close(fd);
+	return error;
+}
+
+int run(const char *format, ...)
+{
+	char command[512], quiet[600];
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(command, sizeof(command), format, args);
+	va_end(args);
+	snprintf(quiet, sizeof(quiet), "(%s) >/dev/null 2>&1 </dev/null", command);
+	return system(quiet);
+}
+
+static uint64_t word_of(const char *path, uint64_t index)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	uint64_t word;
+
+	if (fd < 0 || pread(fd, &word, sizeof(word), index * sizeof(word)) != sizeof(word))
+		err(1, "cannot read %s", path);
+	close(fd);
+	return word;
+}
+
+long stat_of(const char *path, const char *name)
+{
+	char line[256], found[128];
+	FILE *file = fopen(path, "r");
+	long value = -1, number;
+
+	while (file && value < 0 && fgets(line, sizeof(line), file))
+		if (sscanf(line, "%127s %ld", found, &number) == 2 && !strcmp(found, name))
+			value = number;
+	if (file)
+		fclose(file);
+	return value;
+}
+
+long smaps_kb(const char *addr, size_t size, const char *field)
+{
+	FILE *file = fopen("/proc/self/smaps", "re");
+	unsigned long start, end;
+	char line[512], name[64];
+	bool inside = false;
+	long sum = 0, kb;
+
+	if (!file)
+		err(1, "smaps");
+	while (fgets(line, sizeof(line), file)) {
+		if (sscanf(line, "%lx-%lx ", &start, &end) == 2)
+			inside = start < (uintptr_t)addr + size && end > (uintptr_t)addr;
+		else if (inside && sscanf(line, "%63s %ld kB", name, &kb) == 2 &&
+			 !strcmp(name, field))
+			sum += kb;
+	}
+	fclose(file);
+	return sum;
+}
+
+/* --- pages --- */
+
+uint64_t pagemap(const void *addr)
+{
+	return word_of("/proc/self/pagemap", (uintptr_t)addr / PAGE);
+}
+
+uint64_t kpagecount(const void *addr)
+{
+	return word_of("/proc/kpagecount", pagemap(addr) & PM_FRAME);
+}
+
+static bool page_has(const void *addr, unsigned int flag)
+{
+	uint64_t map = pagemap(addr);
+
+	return map & PM_PRESENT && word_of("/proc/kpageflags", map & PM_FRAME) >> flag & 1;
+}
+
+size_t large_pages_not_whole(const char *addr, size_t size)
+{
+	uint64_t head = 0, map;
+	size_t wrong = 0;
+
+	for (size_t i = 0; i < size / PAGE; i++) {
+		map = pagemap(addr + i * PAGE);
+		if (i % NR == 0)
+			head = map & PM_FRAME;
+		wrong += !(map & PM_PRESENT) || (map & PM_FRAME) != head + i % NR ||
+			 !page_has(addr + i * PAGE,
+				   i % NR ? KPF_COMPOUND_TAIL : KPF_COMPOUND_HEAD);
+	}
+	return wrong;
+}
+
+int page_node(const void *addr)
+{
+	void *page = (void *)addr;
+	int node = -1;
+
+	if (syscall(SYS_move_pages, 0, 1UL, &page, NULL, &node, 0))
+		err(1, "move_pages");
+	return node;
+}
+
+size_t large_move(char *addr, size_t size, int node)
+{
+	size_t nr = 0, all = size / PAGE, off = 0;
+	void **pages = calloc(all, sizeof(*pages));
+	int *nodes = calloc(all, sizeof(*nodes));
+	int *status = calloc(all, sizeof(*status));
+
+	if (!pages || !nodes || !status)
+		err(1, "calloc");
+	/* A page in the middle of a folio would end the batch */
+	for (size_t i = 0; i < all; i++) {
+		if (i && page_has(addr + i * PAGE, KPF_COMPOUND_TAIL) &&
+		    (pagemap(addr + i * PAGE) & PM_FRAME) ==
+		    (pagemap(addr + (i - 1) * PAGE) & PM_FRAME) + 1)
+			continue;
+		nodes[nr] = node;
+		pages[nr++] = addr + i * PAGE;
+	}
+	if (syscall(SYS_move_pages, 0, nr, pages, nodes, status, MPOL_MF_MOVE_ALL) < 0)
+		err(1, "move_pages");
+	for (size_t i = 0; i < all; i++)
+		if (pagemap(addr + i * PAGE) & PM_PRESENT)
+			off += page_node(addr + i * PAGE) != node;
+	free(pages);
+	free(nodes);
+	free(status);
+	return off;
+}
+
+/* --- contents --- */
+
+uint64_t large_word(size_t offset)
+{
+	return (offset / 8 + 1) * 0x9e3779b97f4a7c15ULL;
+}
+
+void large_fill(char *addr, size_t offset, size_t size)
+{
+	for (size_t at = offset; at < offset + size; at += 8)
+		*(uint64_t *)(addr + at) = large_word(at);
+}
+
+size_t large_wrong(const char *addr, size_t offset, size_t size)
+{
+	size_t wrong = 0;
+
+	for (size_t at = offset; at < offset + size; at += 8)
+		wrong += *(volatile uint64_t *)(addr + at) != large_word(at);
+	return wrong;
+}
+
+/* --- memory --- */
+
+const char *large_missing(void)
+{
+	if (geteuid())
+		return "not root";
+	if (access("/sys/devices/system/node/node1/meminfo", R_OK))
+		return "no second node";
+	if (access(THP_DIR "/enabled", W_OK))
+		return "no folios of 64 KiB";
+	return NULL;
+}
+
+bool large_populate(char *addr, size_t size, int fd)
+{
+	const char *knob = fd < 0 ? THP_DIR "/enabled" : THP_DIR "/shmem_enabled";
+	const char *pmd_knob = fd < 0 ? PMD_DIR "/enabled" : PMD_DIR "/shmem_enabled";
+	unsigned long node0 = 1;
+
+	if (file_write(knob, fd < 0 ? "madvise" : "advise") ||
+	    file_write(pmd_knob, "never"))
+		return false;
+	if (syscall(SYS_set_mempolicy, MPOL_BIND, &node0, sizeof(node0) * 8))
+		err(1, "set_mempolicy");
+	madvise(addr, size, MADV_HUGEPAGE);
+	large_fill(addr, 0, size);
+	/* They shall stay as they are */
+	madvise(addr, size, MADV_NOHUGEPAGE);
+	if (syscall(SYS_set_mempolicy, MPOL_DEFAULT, NULL, 0))
+		err(1, "set_mempolicy");
+	/* The defaults */
+	file_write(knob, "never");
+	file_write(pmd_knob, "inherit");
+	return !large_pages_not_whole(addr, size);
+}
+
+char *large_alloc(size_t size, size_t align)
+{
+	char *hole = mmap(NULL, size + 2 * align, PROT_NONE,
+			  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	char *addr = (char *)(((uintptr_t)hole + align) & -align);
+
+	if (hole == MAP_FAILED)
+		err(1, "mmap");
+	if (mmap(addr, size, PROT_READ | PROT_WRITE,
+		 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED)
+		err(1, "mmap");
+	return large_populate(addr, size, -1) ? addr : NULL;
+}

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Large folios move again and again while others zap, write, protect, move,
+ * copy and unmap them: whatever is in flight then, no byte is lost or comes
+ * back, and no page is left over.
+ */
+#define _GNU_SOURCE
+#include "../kselftest_harness.h"
+
+#include <pthread.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+
+#include "large.h"
+
+#define SIZE	(4 * MIB)
+#define PAGES	(SIZE / PAGE)
+#define SECONDS	3
+
+struct race {
+	char *addr;
+	int stop;
+	long rounds, wrong;
+};
+
+static long check(struct race *race, size_t page)
+{
+	return *(volatile uint64_t *)(race->addr + page * PAGE) != large_word(page * PAGE);
+}
+
+/* Zapped pages are zero, then written anew */
+static void zap(struct race *race, unsigned int *seed)
+{
+	size_t page = rand_r(seed) % (PAGES - 8), nr = 1 + rand_r(seed) % 8;
+	char *at = race->addr + page * PAGE;
+
+	madvise(at, nr * PAGE, MADV_DONTNEED);
+	for (size_t i = 0; i < nr; i++)
+		race->wrong += *(volatile uint64_t *)(at + i * PAGE) != 0;
+	large_fill(race->addr, page * PAGE, nr * PAGE);
+}
+
+static void write_again(struct race *race, unsigned int *seed)
+{
+	volatile uint64_t *word =
+		(void *)race->addr + rand_r(seed) % PAGES * PAGE + 64;
+	uint64_t value = rand_r(seed);
+
+	*word = value;
+	for (int i = 0; i < 1000; i++)
+		race->wrong += *word != value;
+	*word = large_word((char *)word - race->addr);
+}
+
+static void protect(struct race *race, unsigned int *seed)
+{
+	size_t page = rand_r(seed) % (PAGES - 8);
+	char *at = race->addr + page * PAGE;
+
+	mprotect(at, 5 * PAGE, PROT_READ);
+	race->wrong += check(race, page);
+	mprotect(at, 5 * PAGE, PROT_READ | PROT_WRITE);
+	large_fill(race->addr, page * PAGE, 5 * PAGE);
+}
+
+static void fork_and_write(struct race *race, unsigned int *seed)
+{
+	size_t first = rand_r(seed) % PAGES;
+	int status, pid = fork();
+
+	if (!pid) {
+		usleep(rand_r(seed) % 2000);
+		for (size_t i = 0; i < PAGES; i++)
+			race->wrong += check(race, i);
+		_exit(!!race->wrong);
+	}
+	/* The child sees none of this */
+	for (size_t i = first; i < first + 20 && i < PAGES; i++)
+		*(volatile uint64_t *)(race->addr + i * PAGE) = 1;
+	waitpid(pid, &status, 0);
+	race->wrong += !WIFEXITED(status) || WEXITSTATUS(status);
+	for (size_t i = first; i < first + 20 && i < PAGES; i++)
+		*(volatile uint64_t *)(race->addr + i * PAGE) = large_word(i * PAGE);
+}
+
+/* To another place in the page tables and back */
+static void remap(struct race *race, unsigned int *seed)
+{
+	size_t page = rand_r(seed) % (PAGES - 20);
+	char *at = race->addr + page * PAGE, *to;
+
+	to = mremap(at, 20 * PAGE, 20 * PAGE, MREMAP_MAYMOVE | MREMAP_DONTUNMAP);
+	if (to == MAP_FAILED)
+		return;
+	race->wrong += *(volatile uint64_t *)to != large_word(page * PAGE);
+	race->wrong += mremap(to, 20 * PAGE, 20 * PAGE, MREMAP_MAYMOVE | MREMAP_FIXED,
+			      at) != at;
+	race->wrong += check(race, page + 19);
+}
+
+static void unmap(struct race *race, unsigned int *seed)
+{
+	size_t page = rand_r(seed) % (PAGES - 20);
+	char *at = race->addr + page * PAGE;
+
+	munmap(at, 20 * PAGE);
+	if (mmap(at, 20 * PAGE, PROT_READ | PROT_WRITE,
+		 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != at)
+		abort();
+	race->wrong += *(volatile uint64_t *)(at + 7 * PAGE) != 0;
+	large_fill(race->addr, page * PAGE, 20 * PAGE);
+}
+
+FIXTURE(race)
+{
+	struct race race;
+};
+
+FIXTURE_VARIANT(race)
+{
+	void (*act)(struct race *race, unsigned int *seed);
+};
+
+FIXTURE_VARIANT_ADD(race, zap) { .act = zap };
+FIXTURE_VARIANT_ADD(race, write) { .act = write_again };
+FIXTURE_VARIANT_ADD(race, protect) { .act = protect };
+FIXTURE_VARIANT_ADD(race, fork) { .act = fork_and_write };
+FIXTURE_VARIANT_ADD(race, remap) { .act = remap };
+FIXTURE_VARIANT_ADD(race, unmap) { .act = unmap };
+
+FIXTURE_SETUP(race)
+{
+	const char *why = large_missing();
+
+	if (why)
+		SKIP(return, "%s", why);
+	self->race.addr = large_alloc(SIZE, PMD);
+	if (!self->race.addr)
+		SKIP(return, "no folios of 64 KiB to be had");
+}
+
+FIXTURE_TEARDOWN(race)
+{
+}
+
+struct worker {
+	struct race *race;
+	void (*act)(struct race *race, unsigned int *seed);
+};
+
+static void *work(void *arg)
+{
+	struct worker *worker = arg;
+	unsigned int seed = 1;
+
+	for (; !__atomic_load_n(&worker->race->stop, __ATOMIC_RELAXED); worker->race->rounds++)
+		worker->act(worker->race, &seed);
+	return NULL;
+}
+
+/* All that is there, from one node to the other and back, until time is up */
+static long move_for_long(char *addr)
+{
+	time_t end = time(NULL) + SECONDS;
+	long moves = 0;
+
+	for (int node = 1; time(NULL) < end; node = !node, moves++)
+		large_move(addr, SIZE, node);
+	return moves;
+}
+
+TEST_F(race, no_byte_is_lost)
+{
+	struct worker worker = { &self->race, variant->act };
+	pthread_t thread;
+
+	ASSERT_EQ(0, pthread_create(&thread, NULL, work, &worker));
+	EXPECT_GT(move_for_long(self->race.addr), 0);
+	self->race.stop = 1;
+	pthread_join(thread, NULL);
+	EXPECT_GT(self->race.rounds, 0);
+	EXPECT_EQ(0, self->race.wrong);
+	EXPECT_EQ(0, large_wrong(self->race.addr, 0, SIZE));
+	munmap(self->race.addr, SIZE);
+}
+
+TEST_HARNESS_MAIN

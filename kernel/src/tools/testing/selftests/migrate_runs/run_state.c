@@ -1,0 +1,429 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Large folios keep all that page tables say of their pages when they move:
+ * what is written, shared, protected, watched or young, page by page.
+ *
+ * None of this depends on how the kernel does it. But Linux 6.12 without runs
+ * fails there_and_back: a folio that was once moved is believed to be partly
+ * mapped, and is split when it moves again.
+ */
+#define _GNU_SOURCE
+#include "../kselftest_harness.h"
+
+#include <fcntl.h>
+#include <linux/io_uring.h>
+#include <linux/userfaultfd.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <sys/wait.h>
+
+#include "large.h"
+
+#define SIZE	(8 * FOLIO)
+#define PAGES	(SIZE / PAGE)
+
+FIXTURE(folios)
+{
+	char *addr;
+};
+
+FIXTURE_SETUP(folios)
+{
+	const char *why = large_missing();
+
+	if (why)
+		SKIP(return, "%s", why);
+	self->addr = large_alloc(SIZE, PMD);
+	if (!self->addr)
+		SKIP(return, "no folios of 64 KiB to be had");
+}
+
+FIXTURE_TEARDOWN(folios)
+{
+	if (self->addr)
+		munmap(self->addr, SIZE);
+}
+
+#define EXPECT_MOVES(_node)						\
+	EXPECT_EQ(0, large_move(self->addr, SIZE, _node))
+#define EXPECT_CONTENTS()						\
+	EXPECT_EQ(0, large_wrong(self->addr, 0, SIZE))
+
+/* Whether the kernel may write there for us, without a signal if not */
+static bool writable(char *at)
+{
+	int fd = open("/dev/zero", O_RDONLY | O_CLOEXEC);
+	bool can = read(fd, at, 1) == 1;
+
+	close(fd);
+	return can;
+}
+
+TEST_F(folios, there_and_back)
+{
+	for (int node = 1; node >= 0; node--) {
+		EXPECT_MOVES(node);
+		EXPECT_CONTENTS();
+		EXPECT_EQ(0, large_pages_not_whole(self->addr, SIZE));
+		for (size_t i = 0; i < PAGES; i++)
+			ASSERT_EQ(1, kpagecount(self->addr + i * PAGE));
+	}
+}
+
+TEST_F(folios, writable_or_not)
+{
+	/* 5 of 16 pages; then they are writable again, but for the PTE */
+	for (size_t at = 3 * PAGE; at < SIZE; at += FOLIO)
+		ASSERT_EQ(0, mprotect(self->addr + at, 5 * PAGE, PROT_READ));
+	ASSERT_EQ(0, mprotect(self->addr, FOLIO, PROT_READ | PROT_WRITE));
+	EXPECT_MOVES(1);
+	EXPECT_CONTENTS();
+	for (size_t i = 0; i < PAGES; i++)
+		EXPECT_EQ(i < NR || i % NR < 3 || i % NR >= 8,
+			  writable(self->addr + i * PAGE));
+}
+
+/* Half of each folio is shared with a child, all in one VMA */
+static int fork_half(char *addr, int *to_child, int *from_child)
+{
+	int ask[2], answer[2];
+	char c;
+	int pid;
+
+	if (pipe(ask) || pipe(answer))
+		return -1;
+	for (size_t at = 0; at < SIZE; at += FOLIO)
+		madvise(addr + at, FOLIO / 2, MADV_DONTFORK);
+	pid = fork();
+	if (!pid) {
+		size_t wrong = 0;
+
+		close(ask[1]);
+		if (read(ask[0], &c, 1) == 1)
+			for (size_t at = 0; at < SIZE; at += FOLIO)
+				wrong += large_wrong(addr, at + FOLIO / 2, FOLIO / 2);
+		c = wrong ? 'w' : 'r';
+		if (write(answer[1], &c, 1) != 1)
+			c = 'e';
+		_exit(0);
+	}
+	for (size_t at = 0; at < SIZE; at += FOLIO)
+		madvise(addr + at, FOLIO / 2, MADV_DOFORK);
+	*to_child = ask[1];
+	*from_child = answer[0];
+	close(answer[1]);
+	return pid;
+}
+
+TEST_F(folios, exclusive_or_not)
+{
+	uint64_t frames[PAGES];
+	int to_child, from_child, pid;
+	char c = 0;
+
+	pid = fork_half(self->addr, &to_child, &from_child);
+	ASSERT_GT(pid, 0);
+	EXPECT_MOVES(1);
+	EXPECT_CONTENTS();
+	for (size_t i = 0; i < PAGES; i++) {
+		frames[i] = pagemap(self->addr + i * PAGE) & PM_FRAME;
+		EXPECT_EQ(i % NR < NR / 2 ? 1 : 2, kpagecount(self->addr + i * PAGE));
+	}
+	/* Own pages are written in place, shared ones are copied */
+	for (size_t i = 0; i < PAGES; i++) {
+		self->addr[i * PAGE] ^= 1;
+		EXPECT_EQ(i % NR < NR / 2,
+			  frames[i] == (pagemap(self->addr + i * PAGE) & PM_FRAME));
+	}
+	ASSERT_EQ(1, write(to_child, "", 1));
+	ASSERT_EQ(1, read(from_child, &c, 1));
+	EXPECT_EQ('r', c);
+	waitpid(pid, NULL, 0);
+}
+
+TEST_F(folios, young)
+{
+	size_t kb = 0;
+
+	ASSERT_EQ(0, file_write("/proc/self/clear_refs", "1"));
+	/* For the flush: else the CPU needs not look at the PTEs again */
+	ASSERT_EQ(0, mprotect(self->addr, SIZE, PROT_READ));
+	ASSERT_EQ(0, mprotect(self->addr, SIZE, PROT_READ | PROT_WRITE));
+	for (size_t i = 0; i < PAGES; i += 1 + i % 3, kb += 4)
+		*(volatile char *)(self->addr + i * PAGE);
+	if (smaps_kb(self->addr, SIZE, "Referenced:") != kb)
+		SKIP(return, "the kernel does not say which pages are young");
+	EXPECT_MOVES(1);
+	EXPECT_EQ(kb, smaps_kb(self->addr, SIZE, "Referenced:"));
+}
+
+/* One page of each folio is written after the program has said it needs none */
+TEST_F(folios, dirty)
+{
+	ASSERT_EQ(0, madvise(self->addr, SIZE, MADV_FREE));
+	for (size_t at = 0; at < SIZE; at += FOLIO)
+		large_fill(self->addr, at + at / FOLIO * PAGE, PAGE);
+	EXPECT_MOVES(1);
+	madvise(self->addr, SIZE, MADV_PAGEOUT);
+	for (size_t at = 0; at < SIZE; at += FOLIO)
+		EXPECT_EQ(0, large_wrong(self->addr, at + at / FOLIO * PAGE, PAGE));
+}
+
+TEST_F(folios, soft_dirty)
+{
+	ASSERT_EQ(0, file_write("/proc/self/clear_refs", "4"));
+	if (pagemap(self->addr) & PM_SOFT_DIRTY)
+		SKIP(return, "no soft-dirty");
+	for (size_t i = 0; i < PAGES; i += 1 + i % 4)
+		self->addr[i * PAGE] ^= 0;
+	if (!(pagemap(self->addr) & PM_SOFT_DIRTY))
+		SKIP(return, "no soft-dirty");
+	EXPECT_MOVES(1);
+	for (size_t i = 0, next = 0; i < PAGES; i++) {
+		EXPECT_EQ(i == next, !!(pagemap(self->addr + i * PAGE) & PM_SOFT_DIRTY));
+		if (i == next)
+			next += 1 + i % 4;
+	}
+	EXPECT_CONTENTS();
+}
+
+static int uffd_open(void)
+{
+	struct uffdio_api api = {
+		.api = UFFD_API, .features = UFFD_FEATURE_PAGEFAULT_FLAG_WP,
+	};
+	int fd = syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK);
+
+	return fd < 0 || ioctl(fd, UFFDIO_API, &api) ? -1 : fd;
+}
+
+static int uffd_protect(int fd, char *addr, size_t size, bool protect)
+{
+	struct uffdio_writeprotect wp = {
+		.range = { (uintptr_t)addr, size },
+		.mode = protect ? UFFDIO_WRITEPROTECT_MODE_WP : 0,
+	};
+
+	return ioctl(fd, UFFDIO_WRITEPROTECT, &wp);
+}
+
+TEST_F(folios, uffd_wp)
+{
+	struct uffdio_register area = {
+		.range = { (uintptr_t)self->addr, SIZE },
+		.mode = UFFDIO_REGISTER_MODE_WP,
+	};
+	int fd = uffd_open();
+
+	if (fd < 0 || ioctl(fd, UFFDIO_REGISTER, &area))
+		SKIP(return, "no write protection by userfaultfd");
+	for (size_t at = 5 * PAGE; at < SIZE; at += FOLIO)
+		ASSERT_EQ(0, uffd_protect(fd, self->addr + at, 4 * PAGE, true));
+	for (int node = 1; node >= 0; node--) {
+		EXPECT_MOVES(node);
+		EXPECT_CONTENTS();
+		for (size_t i = 0; i < PAGES; i++)
+			EXPECT_EQ(i % NR >= 5 && i % NR < 9,
+				  !!(pagemap(self->addr + i * PAGE) & PM_UFFD_WP));
+	}
+	ASSERT_EQ(0, uffd_protect(fd, self->addr, SIZE, false));
+	for (size_t i = 0; i < PAGES; i++)
+		EXPECT_TRUE(writable(self->addr + i * PAGE));
+	close(fd);
+}
+
+/* The second part of a folio is in a VMA of its own, and can be executed */
+TEST_F(folios, end_of_vma)
+{
+	const unsigned char ret = 0xc3;
+	size_t from = 5 * PAGE;
+	int status, pid;
+
+	for (size_t i = 0; i < PAGES; i++)
+		self->addr[i * PAGE] = ret;
+	ASSERT_EQ(0, mprotect(self->addr + from, SIZE - from,
+			      PROT_READ | PROT_WRITE | PROT_EXEC));
+	EXPECT_MOVES(1);
+	for (size_t i = 0; i < PAGES; i++) {
+		pid = fork();
+		if (!pid) {
+			((void (*)(void))(self->addr + i * PAGE))();
+			_exit(0);
+		}
+		waitpid(pid, &status, 0);
+		EXPECT_EQ(i >= from / PAGE, WIFEXITED(status));
+	}
+}
+
+/* Folios that lie across the end of a page table, and of a VMA */
+TEST_F(folios, end_of_table)
+{
+	char *hole = mmap(NULL, 4 * PMD, PROT_NONE,
+			  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	char *to = (char *)(((uintptr_t)hole + PMD) & -PMD) + PMD - 3 * FOLIO - 5 * PAGE;
+
+	ASSERT_NE(MAP_FAILED, hole);
+	ASSERT_EQ(to, mremap(self->addr, SIZE, SIZE, MREMAP_MAYMOVE | MREMAP_FIXED, to));
+	self->addr = to;
+	for (int node = 1; node >= 0; node--) {
+		EXPECT_MOVES(node);
+		EXPECT_CONTENTS();
+	}
+	ASSERT_EQ(0, munmap(to + SIZE - 7 * PAGE, 7 * PAGE));
+	EXPECT_EQ(0, large_move(to, SIZE - 7 * PAGE, 1));
+	EXPECT_EQ(0, large_wrong(to, 0, SIZE - 7 * PAGE));
+}
+
+TEST_F(folios, partly_mapped)
+{
+	for (size_t at = 0; at < SIZE; at += FOLIO) {
+		ASSERT_EQ(0, madvise(self->addr + at + 3 * PAGE, 2 * PAGE,
+				     MADV_DONTNEED));
+		ASSERT_EQ(0, madvise(self->addr + at + 15 * PAGE, PAGE,
+				     MADV_DONTNEED));
+		/* Not of this folio */
+		large_fill(self->addr, at + 4 * PAGE, PAGE);
+	}
+	EXPECT_MOVES(1);
+	for (size_t i = 0; i < PAGES; i++) {
+		bool gone = i % NR == 3 || i % NR == 15;
+
+		EXPECT_EQ(!gone, !!(pagemap(self->addr + i * PAGE) & PM_PRESENT));
+		EXPECT_EQ(gone ? 0 : large_word(i * PAGE),
+			  *(uint64_t *)(self->addr + i * PAGE));
+	}
+}
+
+/* Pages of one folio in places that have nothing to do with their order */
+TEST_F(folios, shuffled)
+{
+	char *to = mmap(NULL, SIZE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	ASSERT_NE(MAP_FAILED, to);
+	for (size_t i = 0; i < PAGES; i++)
+		ASSERT_NE(MAP_FAILED,
+			  mremap(self->addr + i * PAGE, PAGE, PAGE,
+				 MREMAP_MAYMOVE | MREMAP_FIXED,
+				 to + (i ^ 3) * PAGE));
+	EXPECT_EQ(0, large_move(to, SIZE, 1));
+	for (size_t i = 0; i < PAGES; i++)
+		EXPECT_EQ(large_word(i * PAGE), *(uint64_t *)(to + (i ^ 3) * PAGE));
+	munmap(to, SIZE);
+}
+
+TEST_F(folios, locked)
+{
+	long before = stat_of("/proc/meminfo", "Mlocked:");
+
+	ASSERT_EQ(0, mlock(self->addr, SIZE));
+	for (int node = 1; node >= 0; node--) {
+		EXPECT_MOVES(node);
+		EXPECT_CONTENTS();
+		EXPECT_EQ(SIZE / KIB, smaps_kb(self->addr, SIZE, "Rss:"));
+		EXPECT_EQ(SIZE / KIB, smaps_kb(self->addr, SIZE, "Locked:"));
+	}
+	munmap(self->addr, SIZE);
+	self->addr = NULL;
+	EXPECT_EQ(before, stat_of("/proc/meminfo", "Mlocked:"));
+}
+
+/* Whom the kernel has pinned for I/O stays, and nothing of it is lost */
+TEST_F(folios, pinned)
+{
+	struct io_uring_params params = {};
+	struct iovec buffer = { self->addr + 2 * PAGE, PAGE };
+	uint64_t before[NR];
+	int fd = syscall(SYS_io_uring_setup, 1, &params);
+
+	if (fd < 0 || syscall(SYS_io_uring_register, fd, IORING_REGISTER_BUFFERS,
+			      &buffer, 1))
+		SKIP(return, "no buffers of io_uring");
+	for (size_t i = 0; i < NR; i++)
+		before[i] = pagemap(self->addr + i * PAGE);
+	large_move(self->addr, SIZE, 1);
+	for (size_t i = 0; i < NR; i++) {
+		EXPECT_EQ(before[i], pagemap(self->addr + i * PAGE));
+		EXPECT_TRUE(writable(self->addr + i * PAGE));
+		EXPECT_EQ(before[i] & PM_FRAME, pagemap(self->addr + i * PAGE) & PM_FRAME);
+	}
+	large_fill(self->addr, 0, FOLIO);
+	EXPECT_CONTENTS();
+	close(fd);
+	for (int i = 0; i < 50 && large_move(self->addr, SIZE, 1); i++)
+		usleep(100000);
+	EXPECT_MOVES(1);
+	EXPECT_CONTENTS();
+}
+
+TEST_F(folios, merged)
+{
+	size_t half = SIZE / 2;
+	int i;
+
+	memset(self->addr + half, 7, half);
+	if (file_write("/sys/kernel/mm/ksm/pages_to_scan", "10000") ||
+	    file_write("/sys/kernel/mm/ksm/sleep_millisecs", "1") ||
+	    madvise(self->addr, SIZE, MADV_MERGEABLE) ||
+	    file_write("/sys/kernel/mm/ksm/run", "1"))
+		SKIP(return, "no KSM");
+	for (i = 0; i < 100 && kpagecount(self->addr + half) < 2; i++)
+		usleep(50000);
+	file_write("/sys/kernel/mm/ksm/run", "0");
+	EXPECT_GT(kpagecount(self->addr + half), 1);
+	for (int node = 1; node >= 0; node--) {
+		large_move(self->addr, SIZE, node);
+		EXPECT_EQ(0, large_wrong(self->addr, 0, half));
+		for (size_t at = half; at < SIZE; at++)
+			ASSERT_EQ(7, self->addr[at]);
+	}
+	file_write("/sys/kernel/mm/ksm/run", "2");
+}
+
+static long node_pages(int node, const char *what)
+{
+	char path[64];
+
+	snprintf(path, sizeof(path), "/sys/devices/system/node/node%d/vmstat", node);
+	return stat_of(path, what);
+}
+
+static void settle(void)
+{
+	FILE *refresh = fopen("/proc/sys/vm/stat_refresh", "w");
+
+	if (refresh) {
+		fputs("1", refresh);
+		fclose(refresh);
+	}
+}
+
+/* 64 MiB, so that what others do meanwhile is little beside it */
+TEST(statistics)
+{
+	const char *why = large_missing();
+	const size_t size = 64 * MIB, pages = size / PAGE;
+	long at_first[2], there[2];
+	char *addr;
+
+	if (why)
+		SKIP(return, "%s", why);
+	addr = large_alloc(size, PMD);
+	if (!addr)
+		SKIP(return, "no folios of 64 KiB to be had");
+	settle();
+	for (int node = 0; node < 2; node++)
+		at_first[node] = node_pages(node, "nr_anon_pages");
+	EXPECT_EQ(0, large_move(addr, size, 1));
+	settle();
+	for (int node = 0; node < 2; node++)
+		there[node] = node_pages(node, "nr_anon_pages");
+	EXPECT_LT(labs(at_first[0] - there[0] - (long)pages), 200);
+	EXPECT_LT(labs(there[1] - at_first[1] - (long)pages), 200);
+	munmap(addr, size);
+	settle();
+	EXPECT_LT(labs(there[1] - node_pages(1, "nr_anon_pages") - (long)pages), 200);
+}
+
+TEST_HARNESS_MAIN
