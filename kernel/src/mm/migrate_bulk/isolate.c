@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Folios leave the LRU lists many at a time, and the per-CPU caches of these
+ * lists are only drained for a folio that needs it.
+ */
+#include <linux/memcontrol.h>
+#include <linux/mm.h>
+#include <linux/vmstat.h>
+#include <trace/events/pagemap.h>
+
+#include "../internal.h"
+#include "migrate_bulk.h"
+
+/* Folios of one LRU list in a row, whose pages are counted at once */
+struct run {
+	struct lruvec *lruvec;
+	enum lru_list lru;
+	enum zone_type zone;
+	enum node_stat_item isolated;
+	long pages;		/* negative: they leave the list */
+};
+
+static void run_count(struct run *run)
+{
+	if (!run->pages)
+		return;
+	update_lru_size(run->lruvec, run->lru, run->zone, run->pages);
+	if (run->pages < 0)
+		__mod_node_page_state(lruvec_pgdat(run->lruvec), run->isolated,
+				      -run->pages);
+	run->pages = 0;
+}
+
+/* Make the folio part of the run, or begin another; returns its list */
+static enum lru_list run_join(struct run *run, struct lruvec *lruvec,
+			      struct folio *folio,
+			      enum node_stat_item isolated)
+{
+	enum lru_list lru = folio_lru_list(folio);
+	enum zone_type zone = folio_zonenum(folio);
+
+	if (run->lruvec != lruvec || run->lru != lru || run->zone != zone ||
+	    run->isolated != isolated) {
+		run_count(run);
+		run->lruvec = lruvec;
+		run->lru = lru;
+		run->zone = zone;
+		run->isolated = isolated;
+	}
+	return lru;
+}
+
+/* The lruvec of this folio, locked; another that is locked has its run counted */
+static struct lruvec *run_lock(struct run *run, struct lruvec *locked,
+			       struct folio *folio)
+{
+	if (locked) {
+		if (folio_matches_lruvec(folio, locked))
+			return locked;
+		run_count(run);
+		unlock_page_lruvec_irq(locked);
+	}
+	return folio_lruvec_lock_irq(folio);
+}
+
+static void run_unlock(struct run *run, struct lruvec *locked)
+{
+	if (!locked)
+		return;
+	run_count(run);
+	unlock_page_lruvec_irq(locked);
+}
+
+/**
+ * migrate_isolate_claimed() - take claimed folios off their LRU lists
+ * @claims: the claimed folios; none is left when this returns
+ *
+ * Each folio is put on the list that it was claimed for, and counted as
+ * isolated, as folio_isolate_lru() and its callers do for one.
+ */
+void migrate_isolate_claimed(struct migrate_claims *claims)
+{
+	struct lruvec *lruvec = NULL;
+	struct run run = { };
+	unsigned int i;
+
+	for (i = 0; i < claims->nr; i++) {
+		struct folio *folio = claims->of[i].folio;
+		enum node_stat_item isolated;
+
+		lruvec = run_lock(&run, lruvec, folio);
+		isolated = NR_ISOLATED_ANON + folio_is_file_lru(folio);
+		if (lru_gen_del_folio(lruvec, folio, false)) {
+			__node_stat_mod_folio(folio, isolated,
+					      folio_nr_pages(folio));
+		} else {
+			if (run_join(&run, lruvec, folio, isolated) !=
+			    LRU_UNEVICTABLE)
+				list_del(&folio->lru);
+			run.pages -= folio_nr_pages(folio);
+		}
+		list_add_tail(&folio->lru, claims->of[i].list);
+	}
+	run_unlock(&run, lruvec);
+	claims->nr = 0;
+}
+
+/**
+ * migrate_add_lru() - put folios on their LRU lists
+ * @folios: the folios, each with a reference that is dropped; none is left when
+ *	this returns
+ *
+ * As folio_add_lru() does, but not with the multi-generational LRU.
+ */
+void migrate_add_lru(struct folio_batch *folios)
+{
+	unsigned long i, left = 0;
+	struct lruvec *lruvec = NULL;
+	struct run run = { };
+
+	BUILD_BUG_ON(PAGEVEC_SIZE > BITS_PER_LONG);
+	for (i = 0; i < folio_batch_count(folios); i++) {
+		struct folio *folio = folios->folios[i];
+		enum lru_list lru;
+
+		lruvec = run_lock(&run, lruvec, folio);
+		/* The lock is held: whoever clears PG_mlocked sees PG_lru */
+		if (!folio_evictable(folio) || folio_test_unevictable(folio)) {
+			left |= BIT(i);
+			continue;
+		}
+		lru = run_join(&run, lruvec, folio, NR_ISOLATED_ANON);
+		run.pages += folio_nr_pages(folio);
+		list_add(&folio->lru, &lruvec->lists[lru]);
+		trace_mm_lru_insertion(folio);
+		folio_set_lru(folio);
+	}
+	run_unlock(&run, lruvec);
+
+	for_each_set_bit(i, &left, BITS_PER_LONG)
+		folio_add_lru(folios->folios[i]);
+	if (folio_batch_count(folios))
+		folios_put(folios);
+}
+
+/**
+ * migrate_claim() - claim a folio for migration
+ * @claims: where it is noted; if there is no room, all there are isolated first
+ * @folio: the folio, which must not go away meanwhile: its page table is locked
+ * @list: the list that it will be put on
+ *
+ * Context: Interrupts are enabled, and no lruvec is locked.
+ *
+ * Return: false if the folio is on no LRU list: it is isolated by someone else,
+ * or still in a per-CPU cache.
+ */
+bool migrate_claim(struct migrate_claims *claims, struct folio *folio,
+		   struct list_head *list)
+{
+	if (!folio_test_clear_lru(folio))
+		return false;
+	folio_get(folio);
+	if (claims->nr == MIGRATE_CLAIMS)
+		migrate_isolate_claimed(claims);
+	claims->of[claims->nr].folio = folio;
+	claims->of[claims->nr++].list = list;
+	return true;
+}
+
+/**
+ * lru_quiet_begin() - before folios are isolated
+ * @quiet: to be given to lru_quiet_end()
+ *
+ * Drains the caches of this CPU only: most often the folios are in no other.
+ */
+void lru_quiet_begin(struct lru_quiet *quiet)
+{
+	*quiet = (struct lru_quiet){ };
+	lru_add_drain();
+}
+
+/**
+ * lru_quiet_insist() - drain and disable the caches of all CPUs
+ * @quiet: as given to lru_quiet_begin()
+ *
+ * Return: whether another attempt to isolate or move is worth while.
+ */
+bool lru_quiet_insist(struct lru_quiet *quiet)
+{
+	if (quiet->disabled)
+		return false;
+	lru_cache_disable();
+	quiet->disabled = true;
+	return true;
+}
+
+/**
+ * lru_quiet_suspects() - may a per-CPU cache refer to this folio?
+ * @quiet: as given to lru_quiet_begin()
+ * @folio: a folio that is not isolated, but on an LRU list
+ *
+ * Return: true if it has a reference that nothing but such a cache, or a pin,
+ * explains. It could not be moved.
+ */
+bool lru_quiet_suspects(const struct lru_quiet *quiet, struct folio *folio)
+{
+	return !quiet->disabled &&
+	       folio_ref_count(folio) != folio_expected_ref_count(folio);
+}
+
+/**
+ * lru_quiet_end() - after folios were moved
+ * @quiet: as given to lru_quiet_begin()
+ *
+ * What was moved must not stay in a cache: it could not be moved again.
+ */
+void lru_quiet_end(struct lru_quiet *quiet)
+{
+	if (quiet->disabled)
+		lru_cache_enable();
+	else
+		lru_add_drain();
+}

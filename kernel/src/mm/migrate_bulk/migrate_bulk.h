@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Page migration's work around the folios, for many of them at once.
+ *
+ * What is here without CONFIG_MIGRATE_BULK is what the callers did one folio
+ * at a time.
+ */
+#ifndef _MM_MIGRATE_BULK_H
+#define _MM_MIGRATE_BULK_H
+
+#include <linux/migrate.h>
+#include <linux/mm_inline.h>
+#include <linux/nodemask.h>
+#include <linux/pagevec.h>
+#include <linux/swap.h>
+
+#include "../internal.h"
+
+#define MIGRATE_CLAIMS	16
+/* As many page tables does migrate_pages(2) walk in one hold of mmap_lock */
+#define MIGRATE_TABLES_PER_HOLD	8
+
+/**
+ * struct migrate_claims - folios that are about to leave their LRU lists
+ * @nr: how many there are
+ * @of: the folios, and the list that each will be put on
+ *
+ * A claimed folio is still linked to its LRU list, but nobody else can take it
+ * off: it has lost PG_lru, and it is referenced.
+ */
+struct migrate_claims {
+#ifdef CONFIG_MIGRATE_BULK
+	unsigned int nr;
+	struct {
+		struct folio *folio;
+		struct list_head *list;
+	} of[MIGRATE_CLAIMS];
+#endif
+};
+
+/**
+ * struct lru_quiet - what a caller has done about the per-CPU LRU caches
+ * @disabled: whether they are disabled until lru_quiet_end()
+ * @suspected: for the caller: whether a folio may be in such a cache
+ *
+ * A folio in such a cache cannot be isolated, or has one reference too many.
+ */
+struct lru_quiet {
+	bool disabled;
+	bool suspected;
+};
+
+#ifdef CONFIG_MIGRATE_BULK
+
+bool migrate_claim(struct migrate_claims *claims, struct folio *folio,
+		   struct list_head *list);
+void migrate_isolate_claimed(struct migrate_claims *claims);
+
+void lru_quiet_begin(struct lru_quiet *quiet);
+bool lru_quiet_insist(struct lru_quiet *quiet);
+bool lru_quiet_suspects(const struct lru_quiet *quiet, struct folio *folio);
+void lru_quiet_end(struct lru_quiet *quiet);
+
+int migrate_to_node_bulk(struct list_head *folios, int node);
+int do_pages_move(struct mm_struct *mm, nodemask_t task_nodes,
+		  unsigned long nr_pages, const void __user * __user *pages,
+		  const int __user *nodes, int __user *status, int flags);
+
+void migrate_add_lru(struct folio_batch *folios);
+
+/**
+ * struct migrate_sources - folios that have moved and wait to be freed
+ * @folios: the folios, each with the reference of its isolation
+ * @successors: what they have moved to, which waits for its LRU list
+ * @pgdat: the node that they are counted as isolated on
+ * @item: the counter: anonymous or file
+ * @isolated: how many pages are still counted
+ */
+struct migrate_sources {
+	struct folio_batch folios;
+	struct folio_batch successors;
+	struct pglist_data *pgdat;
+	enum node_stat_item item;
+	long isolated;
+};
+
+static inline void migrate_sources_init(struct migrate_sources *sources)
+{
+	folio_batch_init(&sources->folios);
+	folio_batch_init(&sources->successors);
+	sources->pgdat = NULL;
+	sources->item = NR_ISOLATED_ANON;
+	sources->isolated = 0;
+}
+
+void migrate_sources_add(struct migrate_sources *sources, struct folio *folio,
+			 enum migrate_reason reason);
+void migrate_sources_free(struct migrate_sources *sources);
+
+/* Put a folio on its LRU list, not later than by migrate_sources_free() */
+static inline void migrate_successor_add(struct migrate_sources *sources,
+					 struct folio *folio)
+{
+	if (!sources || lru_gen_enabled()) {
+		folio_add_lru(folio);
+		return;
+	}
+	folio_get(folio);
+	if (!folio_batch_add(&sources->successors, folio))
+		migrate_add_lru(&sources->successors);
+}
+
+/* False if this folio must be given up alone */
+static inline bool migrate_folio_done_bulk(struct migrate_sources *sources,
+					   struct folio *folio,
+					   enum migrate_reason reason)
+{
+	if (!sources || __folio_test_movable(folio) ||
+	    reason == MR_MEMORY_FAILURE)
+		return false;
+	migrate_sources_add(sources, folio, reason);
+	return true;
+}
+
+#else /* !CONFIG_MIGRATE_BULK */
+
+static inline bool migrate_claim(struct migrate_claims *claims,
+				 struct folio *folio, struct list_head *list)
+{
+	if (!folio_isolate_lru(folio))
+		return false;
+	list_add_tail(&folio->lru, list);
+	node_stat_mod_folio(folio, NR_ISOLATED_ANON + folio_is_file_lru(folio),
+			    folio_nr_pages(folio));
+	return true;
+}
+
+static inline void migrate_isolate_claimed(struct migrate_claims *claims)
+{
+}
+
+static inline void lru_quiet_begin(struct lru_quiet *quiet)
+{
+	lru_cache_disable();
+	*quiet = (struct lru_quiet){ .disabled = true };
+}
+
+static inline bool lru_quiet_insist(struct lru_quiet *quiet)
+{
+	return false;
+}
+
+static inline bool lru_quiet_suspects(const struct lru_quiet *quiet,
+				      struct folio *folio)
+{
+	return false;
+}
+
+static inline void lru_quiet_end(struct lru_quiet *quiet)
+{
+	if (quiet->disabled)
+		lru_cache_enable();
+}
+
+static inline int migrate_to_node_bulk(struct list_head *folios, int node)
+{
+	struct migration_target_control mtc = {
+		.nid = node,
+		.gfp_mask = GFP_HIGHUSER_MOVABLE | __GFP_THISNODE,
+		.reason = MR_SYSCALL,
+	};
+
+	return migrate_pages(folios, alloc_migration_target, NULL,
+			     (unsigned long)&mtc, MIGRATE_SYNC, MR_SYSCALL,
+			     NULL);
+}
+
+struct migrate_sources {
+};
+
+static inline void migrate_sources_init(struct migrate_sources *sources)
+{
+}
+
+static inline void migrate_sources_free(struct migrate_sources *sources)
+{
+}
+
+static inline void migrate_successor_add(struct migrate_sources *sources,
+					 struct folio *folio)
+{
+	folio_add_lru(folio);
+}
+
+static inline bool migrate_folio_done_bulk(struct migrate_sources *sources,
+					   struct folio *folio,
+					   enum migrate_reason reason)
+{
+	return false;
+}
+
+#endif /* CONFIG_MIGRATE_BULK */
+
+#endif /* _MM_MIGRATE_BULK_H */
