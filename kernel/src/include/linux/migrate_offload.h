@@ -32,7 +32,8 @@ struct module;
  * @error: private to the core
  * @chunk: private to the core
  *
- * Valid from submit() until the migrate_copy_done() of its last part.
+ * Valid from submit() until the migrate_copy_done() of its last part, also if
+ * that is after the deadline and nobody waits for it.
  */
 struct migrate_copy {
 	struct folio *src;
@@ -61,12 +62,34 @@ struct migrate_offload_limits {
  * struct migrator - a copy engine
  * @name: how sysfs calls it; unique, at most 31 characters
  * @owner: THIS_MODULE; pinned while the migrator is the active one
+ * @copies_by_cpu: with copy_mc_highpage() and the like. Else the migrator is
+ *	given nothing that has more to it than its bytes, such as memory tags
  * @stats: private to the core
  * @node: private to the core
  */
 struct migrator {
 	const char *name;
 	struct module *owner;
+	bool copies_by_cpu;
+
+	/**
+	 * @start: optional; take what the engine works with.
+	 *
+	 * Called when the migrator is about to become the active one, before
+	 * the other callbacks; may sleep.
+	 *
+	 * Return: 0, or -errno: then it does not become the active one.
+	 */
+	int (*start)(struct migrator *m);
+
+	/**
+	 * @stop: optional; give back what start() took.
+	 *
+	 * Called when no call uses the migrator any more: each copy is done,
+	 * or overdue and still the engine's. May sleep, but not until an engine
+	 * that is stuck moves again: who chooses another migrator waits.
+	 */
+	void (*stop)(struct migrator *m);
 
 	/**
 	 * @limits: fill in what the engine needs.
@@ -86,10 +109,12 @@ struct migrator {
 	 *
 	 * Return: 0 if taken: exactly one migrate_copy_done() per part follows,
 	 * from any context, perhaps before submit() returns, and in bounded
-	 * time. Else -errno (-EBUSY: full just now, -EOPNOTSUPP: not for this
-	 * engine); nothing may have touched @copy->dst for good and the CPU
-	 * copies the folio. The caller finishes its oldest chunk before it
-	 * unmaps more.
+	 * time: after the deadline nobody waits for it, and nothing more is
+	 * submitted until it is done. Else -errno (-EBUSY: full just now,
+	 * -EOPNOTSUPP: not for this engine, -ENODEV: nothing to copy with);
+	 * nothing may have touched @copy->dst for good and the CPU copies the
+	 * folio. The caller finishes its oldest chunk before it unmaps more,
+	 * and after -ENODEV it unmaps none.
 	 */
 	int (*submit)(struct migrator *m, struct migrate_copy *copy);
 
@@ -112,6 +137,14 @@ struct migrator {
 	 * Return: true if a part was copied, false if there was nothing to do.
 	 */
 	bool (*help)(struct migrator *m);
+
+	/**
+	 * @in_service: optional; is there anything to copy with?
+	 *
+	 * Called in process context, once per call of migrate_pages(). While it
+	 * says no, Linux migrates as if no migrator were active.
+	 */
+	bool (*in_service)(struct migrator *m);
 
 	struct migrator_stats *stats;
 	struct list_head node;

@@ -36,7 +36,8 @@ EXPORT_SYMBOL_GPL(migrate_copy_split);
  *	The migrator took a reference to @copy->dst for this part before it
  *	said so, and drops it only if the engine does finish: the core gives
  *	the destination up and it is not reused meanwhile;
- *	-EHWPOISON: the source is poisoned;
+ *	-EHWPOISON: the source is poisoned, and the folio cannot be moved;
+ *	-EBUSY: there was no room for the part after all. No fault of the engine;
  *	another -errno: the part is not copied, and the engine no longer
  *	touches the folios.
  *
@@ -45,11 +46,12 @@ EXPORT_SYMBOL_GPL(migrate_copy_split);
  */
 void migrate_copy_done(struct migrate_copy *copy, int error)
 {
+	/* The copy's owner may be done with it once its last part is */
 	struct migrate_chunk *chunk = copy->chunk;
 
 	/* Stuck outweighs all else: then nobody may use the destination */
 	if (error == -ETIMEDOUT)
-		WRITE_ONCE(copy->error, error);
+		xchg(&copy->error, error);
 	else if (error)
 		cmpxchg(&copy->error, 0, error);
 
@@ -82,4 +84,5 @@ struct migrator migrate_cpu = {
 	.limits = cpu_limits,
 	.submit = cpu_submit,
 	.flush = cpu_flush,
+	.copies_by_cpu = true,
 };

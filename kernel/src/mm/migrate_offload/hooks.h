@@ -8,33 +8,49 @@
 #include <linux/jump_label.h>
 #include <linux/migrate.h>
 
+/**
+ * struct migrate_offload_result - what became of the folios of a call
+ * @nr_succeeded: base pages migrated
+ * @nr_thp_succeeded: THPs migrated
+ * @nr_failed_pages: base pages that cannot be migrated
+ */
+struct migrate_offload_result {
+	int nr_succeeded;
+	int nr_thp_succeeded;
+	int nr_failed_pages;
+};
+
 #ifdef CONFIG_MIGRATE_OFFLOAD
 /* On while a migrator is active */
 DECLARE_STATIC_KEY_FALSE(migrate_offload_key);
 
-void __migrate_offload_pages(struct list_head *from,
-			     new_folio_t get_new_folio,
-			     free_folio_t put_new_folio, unsigned long private,
-			     enum migrate_reason reason, int *nr_succeeded,
-			     int *nr_thp_succeeded);
+int __migrate_offload_pages(struct list_head *from, struct list_head *ret_folios,
+			    new_folio_t get_new_folio,
+			    free_folio_t put_new_folio, unsigned long private,
+			    enum migrate_reason reason,
+			    struct migrate_offload_result *result);
 #endif
 
 /*
- * Migrate what the active migrator can copy. Folios that are done leave @from
- * and are counted in base pages and in THPs; all others stay on it as they were.
+ * Migrate what the active migrator can copy. Folios that are done leave @from;
+ * those that nobody can copy, since they are poisoned, go to @ret_folios; all
+ * others stay on it as they were.
+ *
+ * Return: how many folios went to @ret_folios.
  */
-static inline void
-migrate_offload_pages(struct list_head *from, new_folio_t get_new_folio,
-		      free_folio_t put_new_folio, unsigned long private,
-		      enum migrate_reason reason, int *nr_succeeded,
-		      int *nr_thp_succeeded)
+static inline int
+migrate_offload_pages(struct list_head *from, struct list_head *ret_folios,
+		      new_folio_t get_new_folio, free_folio_t put_new_folio,
+		      unsigned long private, enum migrate_reason reason,
+		      struct migrate_offload_result *result)
 {
 #ifdef CONFIG_MIGRATE_OFFLOAD
 	if (static_branch_unlikely(&migrate_offload_key))
-		__migrate_offload_pages(from, get_new_folio, put_new_folio,
-					private, reason, nr_succeeded,
-					nr_thp_succeeded);
+		return __migrate_offload_pages(from, ret_folios, get_new_folio,
+					       put_new_folio, private, reason,
+					       result);
 #endif
+	return 0;
 }
 
 /**
@@ -43,19 +59,22 @@ migrate_offload_pages(struct list_head *from, new_folio_t get_new_folio,
  * @put_new_folio: as in migrate_pages()
  * @private: as in migrate_pages()
  * @reason: as in migrate_pages()
- * @left: where folios go that could not be migrated
+ * @to_linux: where folios go that could not be migrated
  */
 struct migrate_call {
 	new_folio_t *get_new_folio;
 	free_folio_t *put_new_folio;
 	unsigned long private;
 	enum migrate_reason reason;
-	struct list_head *left;
+	struct list_head *to_linux;
 };
 
-/* mm/migrate.c: the steps of one folio's migration */
+/*
+ * mm/migrate.c: the steps of one folio's migration. The first one waits for
+ * nothing, and if it fails @dst stays the caller's.
+ */
 int migrate_offload_unmap(const struct migrate_call *call, struct folio *src,
-			  struct folio **dstp);
+			  struct folio *dst);
 int migrate_offload_move(const struct migrate_call *call, struct folio *src,
 			 struct folio *dst, bool copied);
 void migrate_offload_undo(const struct migrate_call *call, struct folio *src,

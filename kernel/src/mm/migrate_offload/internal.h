@@ -16,6 +16,7 @@
 
 #define MIGRATE_OFFLOAD_NAME_MAX	32
 #define MIGRATE_OFFLOAD_MAX_WINDOW	BIT(18)	/* pages */
+#define MIGRATE_OFFLOAD_MAX_DEADLINE_MS	60000UL
 #define MIGRATE_OFFLOAD_ALL_REASONS	(BIT(MR_TYPES) - 1)
 
 /**
@@ -25,6 +26,7 @@
  * @window_pages: pages that may be unmapped at one moment; 0: auto
  * @chunk_pages: pages that are unmapped, copied and remapped together; 0: auto
  * @stripe_bytes: smallest part of a folio for one channel or thread; 0: auto
+ * @deadline_ms: how long a copy may take; 0: auto
  */
 struct migrate_offload_settings {
 	unsigned long reasons;
@@ -32,49 +34,57 @@ struct migrate_offload_settings {
 	unsigned long window_pages;
 	unsigned long chunk_pages;
 	unsigned long stripe_bytes;
+	unsigned long deadline_ms;
 };
 
 /**
  * struct migrate_slot - one folio in a chunk
  * @copy: the pair of folios, and the engine's business
  * @submitted: the engine has taken the copy
+ * @overdue: it had not ended it at the deadline
  * @start_ns: when the unmapping began; 0 if nobody wants to know
  */
 struct migrate_slot {
 	struct migrate_copy copy;
 	bool submitted;
+	bool overdue;
 	u64 start_ns;
 };
 
 /**
  * struct migrate_chunk - folios that are unmapped, copied and remapped together
- * @srcs: source folios, locked and unmapped
- * @dsts: their destinations, in the same order
- * @nr_folios: how many
+ * @slots: room for as many folios as a chunk can have
+ * @nr_folios: how many there are
  * @nr_pages: the same in base pages
+ * @unmoved: the first slot whose copy is still waited for
  * @copied_folios: how many of them the engine copied and that moved
  * @copied_pages: the same in base pages
+ * @deadline: in jiffies; an engine that is not done then has failed
  * @pending: copies that the engine has not finished, and one for the submitter
  * @done: @pending has come to 0
- * @slots: room for as many folios as a chunk can have
  */
 struct migrate_chunk {
-	struct list_head srcs;
-	struct list_head dsts;
+	struct migrate_slot *slots;
 	unsigned int nr_folios;
 	unsigned long nr_pages;
+	struct migrate_slot *unmoved;
 	unsigned int copied_folios;
 	unsigned long copied_pages;
+	unsigned long deadline;
 	atomic_t pending;
 	struct completion done;
-	struct migrate_slot *slots;
 };
 
 /**
  * struct migrate_window - the memory that one task needs for what is in flight
- * @node: in the free list of the state
+ * @node: in the free list of the state, or among those that are retired
  * @slots: of all chunks
- * @chunks: a ring of @state->nr_chunks
+ * @stats: if retired: of the migrator that still uses it
+ * @first: if retired: number of the oldest chunk in flight
+ * @end: if retired: number of the chunk after the youngest
+ * @nr_overdue: if retired: copies that had not ended
+ * @nr_chunks: in the ring
+ * @chunks: a ring
  *
  * Allocated when a migrator is made active, since a task that holds unmapped
  * folios must not allocate.
@@ -82,7 +92,12 @@ struct migrate_chunk {
 struct migrate_window {
 	struct list_head node;
 	struct migrate_slot *slots;
-	struct migrate_chunk chunks[];
+	struct migrator_stats *stats;
+	unsigned int first;
+	unsigned int end;
+	unsigned int nr_overdue;
+	unsigned int nr_chunks;
+	struct migrate_chunk chunks[] __counted_by(nr_chunks);
 };
 
 /**
@@ -93,11 +108,14 @@ struct migrate_window {
  * @window_pages: effective
  * @chunk_pages: effective; at most @window_pages
  * @stripe_bytes: effective
+ * @deadline: effective, in jiffies
  * @nr_chunks: chunks in each window
+ * @lost_window: a window was retired, since an engine still uses it
  * @lock: of @free
  * @free: windows that no task uses
  *
- * Immutable but for the free list. A new setting makes a new state.
+ * Immutable but for @lost_window, which is only ever set, and the free list. A
+ * new setting makes a new state.
  */
 struct migrate_offload_state {
 	struct migrator *m;
@@ -106,7 +124,9 @@ struct migrate_offload_state {
 	unsigned long window_pages;
 	unsigned long chunk_pages;
 	unsigned long stripe_bytes;
+	unsigned long deadline;
 	unsigned int nr_chunks;
+	bool lost_window;
 	spinlock_t lock;	/* of free */
 	struct list_head free;
 };
@@ -120,6 +140,17 @@ ssize_t migrate_offload_show_active(char *buf);
 ssize_t migrate_offload_show_available(char *buf);
 void migrate_offload_get_settings(struct migrate_offload_settings *s);
 int migrate_offload_set(size_t offset, unsigned long value);
+bool migrate_offload_in_service(const struct migrate_offload_state *state);
+ssize_t migrate_offload_show_in_service(char *buf);
+bool migrate_offload_replace_windows(void);
+void migrate_window_free(struct migrate_window *window);
+
+/* overdue.c */
+void migrate_offload_retire_window(struct migrate_offload_state *state,
+				   struct migrate_window *window,
+				   unsigned int first, unsigned int end,
+				   unsigned int nr_overdue);
+void migrate_offload_reap(void);
 
 /* stats.c */
 enum migrate_offload_stat {
@@ -141,12 +172,14 @@ enum migrate_offload_stat {
  * @folios: copied and moved
  * @bytes: the same in bytes
  * @errors: copies that failed
+ * @overdue: copies that have missed their deadline and have not ended yet
  */
 struct migrator_stats {
 	struct kobject kobj;
 	atomic_long_t folios;
 	atomic_long_t bytes;
 	atomic_long_t errors;
+	atomic_long_t overdue;
 };
 
 #define MIGRATE_OFFLOAD_NR_BUCKETS	24	/* the last one is open */
@@ -167,5 +200,11 @@ void migrator_stats_destroy(struct migrator_stats *stats);
 /* copy.c */
 extern struct migrator migrate_cpu;
 void migrate_chunk_put(struct migrate_chunk *chunk);
+
+/* Are all parts of a submitted copy done? Then its result is final. */
+static inline bool migrate_copy_ended(struct migrate_copy *copy)
+{
+	return !atomic_read_acquire(&copy->parts);
+}
 
 #endif /* _MM_MIGRATE_OFFLOAD_INTERNAL_H */

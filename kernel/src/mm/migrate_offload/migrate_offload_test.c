@@ -3,27 +3,36 @@
  * KUnit tests of the copy offload: shmem folios are migrated for real, with an
  * engine that copies, fails, stalls or completes out of order on command.
  *
- * Not tested here: page tables (the folios are not mapped), DMA, and poison
+ * Not tested here: page tables (most folios are not mapped), DMA, and poison
  * that the hardware reports. See tools/testing/selftests/migrate_offload.
  */
+#include <kunit/static_stub.h>
 #include <kunit/test.h>
+#include <linux/completion.h>
 #include <linux/delay.h>
 #include <linux/file.h>
+#include <linux/fs.h>
 #include <linux/highmem.h>
+#include <linux/huge_mm.h>
 #include <linux/kthread.h>
 #include <linux/migrate.h>
 #include <linux/mm.h>
+#include <linux/mman.h>
+#include <linux/page-flags.h>
 #include <linux/pagemap.h>
 #include <linux/shmem_fs.h>
 #include <linux/swap.h>
+#include <linux/uaccess.h>
 #include <linux/workqueue.h>
 
+#include "eligible.h"
 #include "hooks.h"
 #include "internal.h"
 
 #define NR_FOLIOS	64
 #define ENGINE_NAME	"kunit"
 #define ENGINE_ROOM	2
+#define ENGINE_FINE	4
 
 enum fault {
 	FAULT_NONE,		/* copy at once */
@@ -36,6 +45,12 @@ enum fault {
 	FAULT_ONE_PART,		/* three parts, the second one fails */
 	FAULT_STUCK,		/* give up, and keep the destination */
 	FAULT_TAKE_REF,		/* copy; then somebody else takes a reference */
+	FAULT_POISON,		/* the first source is poisoned */
+	FAULT_HALF_SLOW,	/* of four, two at once and two after 50 ms */
+	FAULT_NEVER,		/* after ENGINE_FINE copies, end nothing more */
+	FAULT_HALF_NEVER,	/* the same with every second one */
+	FAULT_PART_REFUSED,	/* two parts, there is no room for the second */
+	FAULT_GONE,		/* there is nothing to copy with any more */
 };
 
 struct engine {
@@ -52,6 +67,12 @@ struct engine {
 	atomic_t nr_inflight;
 	unsigned int max_inflight;
 	bool saw_refused;
+	int start_error;
+	int nr_started;			/* less what was stopped */
+	bool in_service;
+	pgoff_t early[NR_FOLIOS];	/* need not wait for the slow work */
+	unsigned int nr_early;
+	unsigned int nr_early_moved;	/* when the slow work began */
 };
 
 struct fixture {
@@ -61,6 +82,9 @@ struct fixture {
 	struct migrate_offload_settings saved;
 	struct list_head list;
 	unsigned int nr_new;
+	unsigned int nr_locked;		/* sources, when memory was asked for */
+	struct folio *no_memory;	/* src that gets no memory at first */
+	struct completion migrated;
 	bool registered;
 };
 
@@ -98,9 +122,28 @@ static void engine_drain(struct engine *e)
 		engine_copy(e, copy);
 }
 
+/* Asks no lock: a folio that is on its way is locked */
+static bool has_moved(struct fixture *fx, pgoff_t index)
+{
+	struct folio *folio = filemap_get_folio(fx->file->f_mapping, index);
+	bool moved = folio != fx->before[index];
+
+	if (!IS_ERR(folio))
+		folio_put(folio);
+	return moved;
+}
+
 static void engine_work(struct work_struct *work)
 {
-	engine_drain(container_of(work, struct engine, work.work));
+	struct engine *e = container_of(work, struct engine, work.work);
+	struct fixture *fx = container_of(e, struct fixture, engine);
+	unsigned int i, nr = 0;
+
+	for (i = 0; i < e->nr_early; i++)
+		nr += has_moved(fx, e->early[i]);
+	if (!e->nr_early_moved)
+		e->nr_early_moved = nr;
+	engine_drain(e);
 }
 
 static void engine_limits(struct migrator *m, struct migrate_offload_limits *l)
@@ -117,6 +160,19 @@ static void engine_fail(struct engine *e, struct migrate_copy *copy, int error)
 	migrate_copy_done(copy, error);
 }
 
+static void engine_push(struct engine *e, struct migrate_copy *copy)
+{
+	spin_lock(&e->lock);
+	list_add_tail(&copy->node, &e->queue);
+	spin_unlock(&e->lock);
+}
+
+static void engine_note_early(struct engine *e, struct migrate_copy *copy)
+{
+	if (e->nr_early < NR_FOLIOS)
+		e->early[e->nr_early++] = copy->src->index;
+}
+
 static int engine_submit(struct migrator *m, struct migrate_copy *copy)
 {
 	struct engine *e = container_of(m, struct engine, m);
@@ -124,9 +180,13 @@ static int engine_submit(struct migrator *m, struct migrate_copy *copy)
 	e->saw_refused |= copy->src == e->refused;
 	if (e->fault == FAULT_BUSY)
 		return -EBUSY;
+	if (e->fault == FAULT_GONE && e->nr_submitted == ENGINE_ROOM)
+		return -ENODEV;
 	if (e->fault == FAULT_FULL &&
-	    atomic_read(&e->nr_inflight) == ENGINE_ROOM)
+	    atomic_read(&e->nr_inflight) == ENGINE_ROOM) {
+		engine_note_early(e, copy);
 		return -EBUSY;
+	}
 	if (!e->nr_submitted++)
 		e->src0 = copy->src;
 	atomic_inc(&e->nr_inflight);
@@ -137,9 +197,34 @@ static int engine_submit(struct migrator *m, struct migrate_copy *copy)
 	case FAULT_SLOW:
 	case FAULT_FULL:
 	case FAULT_IDLE:
-		spin_lock(&e->lock);
-		list_add_tail(&copy->node, &e->queue);
-		spin_unlock(&e->lock);
+		engine_push(e, copy);
+		break;
+	case FAULT_HALF_SLOW:
+		if ((e->nr_submitted - 1) % 4 >= 2) {
+			engine_push(e, copy);
+			break;
+		}
+		engine_note_early(e, copy);
+		engine_copy(e, copy);
+		break;
+	case FAULT_NEVER:
+	case FAULT_HALF_NEVER:
+		if (e->nr_submitted <= ENGINE_FINE ||
+		    (e->fault == FAULT_HALF_NEVER && e->nr_submitted % 2))
+			engine_copy(e, copy);
+		else
+			engine_push(e, copy);
+		break;
+	case FAULT_PART_REFUSED:
+		migrate_copy_split(copy, 2);
+		migrate_copy_done(copy, -EBUSY);
+		engine_fail(e, copy, 0);
+		break;
+	case FAULT_POISON:
+		if (copy->src == e->src0)
+			engine_fail(e, copy, -EHWPOISON);
+		else
+			engine_copy(e, copy);
 		break;
 	case FAULT_IO:
 		engine_fail(e, copy, -EIO);
@@ -165,13 +250,25 @@ static int engine_submit(struct migrator *m, struct migrate_copy *copy)
 	return 0;
 }
 
+/* It gets at its copies when the destinations are of no use any more */
+static void engine_end_late(struct engine *e)
+{
+	struct migrate_copy *copy;
+
+	while ((copy = engine_pop(e))) {
+		folio_mc_copy(copy->dst, copy->src);
+		engine_fail(e, copy, 0);
+	}
+}
+
 static bool engine_flush(struct migrator *m)
 {
 	struct engine *e = container_of(m, struct engine, m);
 
 	if (e->fault == FAULT_REVERSE)
 		engine_drain(e);
-	else if (e->fault == FAULT_SLOW || e->fault == FAULT_FULL)
+	else if (e->fault == FAULT_SLOW || e->fault == FAULT_FULL ||
+		 e->fault == FAULT_HALF_SLOW)
 		schedule_delayed_work(&e->work, msecs_to_jiffies(50));
 	return e->fault != FAULT_IDLE;
 }
@@ -185,6 +282,30 @@ static bool engine_help(struct migrator *m)
 	if (copy)
 		engine_copy(e, copy);
 	return copy;
+}
+
+static int engine_start(struct migrator *m)
+{
+	struct engine *e = container_of(m, struct engine, m);
+
+	if (!e->start_error)
+		e->nr_started++;
+	return e->start_error;
+}
+
+static void engine_stop(struct migrator *m)
+{
+	struct engine *e = container_of(m, struct engine, m);
+
+	/* But for what is overdue, nobody may wait for a copy any more */
+	WARN_ON(atomic_read(&e->nr_inflight) >
+		atomic_long_read(&m->stats->overdue));
+	e->nr_started--;
+}
+
+static bool engine_in_service(struct migrator *m)
+{
+	return container_of(m, struct engine, m)->in_service;
 }
 
 static u8 pattern(pgoff_t index, size_t offset)
@@ -226,7 +347,16 @@ static struct folio *folio_of(struct fixture *fx, pgoff_t index)
 static struct folio *new_folio(struct folio *src, unsigned long private)
 {
 	struct fixture *fx = (struct fixture *)private;
+	unsigned int i;
 
+	/* Those that Linux asks for later are not ours */
+	for (i = 0; fx->nr_new < NR_FOLIOS && i < NR_FOLIOS; i++)
+		fx->nr_locked += !has_moved(fx, i) &&
+				 folio_test_locked(fx->before[i]);
+	if (src == fx->no_memory) {
+		fx->no_memory = NULL;
+		return NULL;
+	}
 	if (++fx->nr_new > NR_FOLIOS && fx->engine.fault == FAULT_TAKE_REF &&
 	    src == fx->engine.src0) {
 		memset(folio_address(src), 0x55, PAGE_SIZE);
@@ -244,6 +374,7 @@ static unsigned int run_migration(struct fixture *fx, enum migrate_reason reason
 		      MIGRATE_ASYNC, reason, &nr);
 	if (!list_empty(&fx->list))
 		putback_movable_pages(&fx->list);
+	complete(&fx->migrated);
 	return nr;
 }
 
@@ -274,7 +405,8 @@ static int apply(struct migrate_offload_settings s)
 	return set(chunk_pages, 0) ?: set(window_pages, s.window_pages) ?:
 	       set(chunk_pages, s.chunk_pages) ?:
 	       set(stripe_bytes, s.stripe_bytes) ?:
-	       set(min_bytes, s.min_bytes) ?: set(reasons, s.reasons);
+	       set(min_bytes, s.min_bytes) ?: set(reasons, s.reasons) ?:
+	       set(deadline_ms, s.deadline_ms);
 }
 
 static struct migrate_offload_settings small(void)
@@ -284,18 +416,15 @@ static struct migrate_offload_settings small(void)
 		.min_bytes = PAGE_SIZE,
 		.window_pages = 16,
 		.chunk_pages = 4,
+		/* Longer than what is slow here takes on any machine */
+		.deadline_ms = MIGRATE_OFFLOAD_MAX_DEADLINE_MS,
 	};
 }
 
-/* An active engine, and 64 folios with known contents that are isolated */
-static void prepare(struct kunit *test, enum fault fault)
+static void isolate(struct kunit *test)
 {
 	struct fixture *fx = test->priv;
 	unsigned int i;
-
-	fx->engine.fault = fault;
-	KUNIT_ASSERT_EQ(test, 0, migrate_offload_activate(ENGINE_NAME));
-	KUNIT_ASSERT_EQ(test, 0, apply(small()));
 
 	for (i = 0; i < NR_FOLIOS; i++) {
 		fx->before[i] = folio_of(fx, i);
@@ -306,6 +435,17 @@ static void prepare(struct kunit *test, enum fault fault)
 	for (i = 0; i < NR_FOLIOS; i++)
 		KUNIT_ASSERT_TRUE(test, isolate_folio_to_list(fx->before[i],
 							      &fx->list));
+}
+
+/* An active engine, and 64 folios with known contents that are isolated */
+static void prepare(struct kunit *test, enum fault fault)
+{
+	struct fixture *fx = test->priv;
+
+	fx->engine.fault = fault;
+	KUNIT_ASSERT_EQ(test, 0, migrate_offload_activate(ENGINE_NAME));
+	KUNIT_ASSERT_EQ(test, 0, apply(small()));
+	isolate(test);
 }
 
 /* What every fault has in common: all bytes right, all folios moved */
@@ -381,6 +521,156 @@ static void nothing_is_unmapped_for_a_full_engine(struct kunit *test)
 	expect_all_moved(test);
 	KUNIT_EXPECT_EQ(test, fx->engine.nr_submitted,
 			NR_FOLIOS / small().chunk_pages * ENGINE_ROOM);
+}
+
+/* The CPU copies them beside the engine, which takes its time */
+static void refused_folios_do_not_wait_for_the_engine(struct kunit *test)
+{
+	struct fixture *fx = test->priv;
+
+	prepare(test, FAULT_FULL);
+	expect_all_moved(test);
+	KUNIT_EXPECT_EQ(test, fx->engine.nr_early_moved,
+			small().chunk_pages - ENGINE_ROOM);
+}
+
+static void folios_do_not_wait_for_others_of_their_chunk(struct kunit *test)
+{
+	struct fixture *fx = test->priv;
+
+	prepare(test, FAULT_HALF_SLOW);
+	expect_all_moved(test);
+	KUNIT_EXPECT_GE(test, fx->engine.nr_early_moved, 2);
+}
+
+static void nothing_is_unmapped_while_memory_is_allocated(struct kunit *test)
+{
+	struct fixture *fx = test->priv;
+
+	prepare(test, FAULT_SLOW);
+	expect_all_moved(test);
+	KUNIT_EXPECT_EQ(test, fx->engine.nr_submitted, NR_FOLIOS);
+	KUNIT_EXPECT_EQ(test, fx->nr_locked, 0);
+}
+
+static void folio_without_memory_is_alone(struct kunit *test)
+{
+	struct fixture *fx = test->priv;
+
+	prepare(test, FAULT_NONE);
+	fx->no_memory = fx->before[3];
+	expect_all_moved(test);
+	KUNIT_EXPECT_EQ(test, fx->engine.nr_submitted, NR_FOLIOS - 1);
+}
+
+/* Not an error of the engine */
+static void part_without_room_is_copied_by_cpu(struct kunit *test)
+{
+	unsigned long before = migrate_offload_stat(STAT_FALLBACK_BUSY);
+	struct fixture *fx = test->priv;
+
+	prepare(test, FAULT_PART_REFUSED);
+	expect_all_moved(test);
+	KUNIT_EXPECT_EQ(test, migrate_offload_stat(STAT_FALLBACK_BUSY) - before,
+			NR_FOLIOS);
+	KUNIT_EXPECT_EQ(test, atomic_long_read(&fx->engine.m.stats->errors), 0);
+}
+
+static void poisoned_source_fails_alone(struct kunit *test)
+{
+	struct fixture *fx = test->priv;
+
+	prepare(test, FAULT_POISON);
+	KUNIT_EXPECT_EQ(test, run_migration(fx, MR_SYSCALL), NR_FOLIOS - 1);
+	/* The last one comes first */
+	KUNIT_EXPECT_FALSE(test, has_moved(fx, NR_FOLIOS - 1));
+	KUNIT_EXPECT_EQ(test, nr_moved(fx), NR_FOLIOS - 1);
+	KUNIT_EXPECT_EQ(test, nr_intact(fx), NR_FOLIOS);
+	/* Linux has not tried it again */
+	KUNIT_EXPECT_EQ(test, fx->nr_new, NR_FOLIOS);
+}
+
+static void engine_that_is_gone_is_asked_no_more(struct kunit *test)
+{
+	unsigned long before = migrate_offload_stat(STAT_FALLBACK_BUSY);
+	struct fixture *fx = test->priv;
+
+	prepare(test, FAULT_GONE);
+	expect_all_moved(test);
+	KUNIT_EXPECT_EQ(test, fx->engine.nr_submitted, ENGINE_ROOM);
+	KUNIT_EXPECT_EQ(test, migrate_offload_stat(STAT_FALLBACK_BUSY) - before,
+			small().chunk_pages - ENGINE_ROOM);
+}
+
+static void engine_that_is_out_of_service_is_not_used(struct kunit *test)
+{
+	struct fixture *fx = test->priv;
+
+	prepare(test, FAULT_NONE);
+	fx->engine.in_service = false;
+	expect_all_moved(test);
+	KUNIT_EXPECT_EQ(test, fx->engine.nr_submitted, 0);
+	fx->engine.in_service = true;
+	isolate(test);
+	expect_all_moved(test);
+	KUNIT_EXPECT_EQ(test, fx->engine.nr_submitted, NR_FOLIOS);
+}
+
+/* --- what may be copied early --- */
+
+static bool no(void)
+{
+	return false;
+}
+
+static bool not_plain(struct folio *src)
+{
+	return false;
+}
+
+static void memory_tags_are_for_cpus_only(struct kunit *test)
+{
+	struct fixture *fx = test->priv;
+
+	prepare(test, FAULT_NONE);
+	kunit_activate_static_stub(test, migrate_offload_plain_bytes, not_plain);
+	expect_all_moved(test);
+	KUNIT_EXPECT_EQ(test, fx->engine.nr_submitted, 0);
+	fx->engine.m.copies_by_cpu = true;
+	isolate(test);
+	expect_all_moved(test);
+	KUNIT_EXPECT_EQ(test, fx->engine.nr_submitted, NR_FOLIOS);
+	kunit_deactivate_static_stub(test, migrate_offload_plain_bytes);
+}
+
+static void thp_without_migration_entries_is_left_to_linux(struct kunit *test)
+{
+	struct folio *small = folio_alloc(GFP_KERNEL, 0);
+	struct folio *thp = folio_alloc(GFP_KERNEL, HPAGE_PMD_ORDER);
+
+	KUNIT_ASSERT_TRUE(test, small && thp);
+	KUNIT_EXPECT_TRUE(test, migrate_offload_may_unmap(thp));
+	kunit_activate_static_stub(test, migrate_offload_thp_supported, no);
+	KUNIT_EXPECT_FALSE(test, migrate_offload_may_unmap(thp));
+	KUNIT_EXPECT_TRUE(test, migrate_offload_may_unmap(small));
+	kunit_deactivate_static_stub(test, migrate_offload_thp_supported);
+	folio_put(small);
+	folio_put(thp);
+}
+
+static void known_poison_is_not_shown_to_the_engine(struct kunit *test)
+{
+	struct fixture *fx = test->priv;
+	struct folio *folio;
+
+	prepare(test, FAULT_NONE);
+	folio = fx->before[0];
+	folio_lock(folio);
+	KUNIT_EXPECT_TRUE(test, migrate_offload_may_copy(&fx->engine.m, folio));
+	folio_set_hwpoison(folio);
+	KUNIT_EXPECT_FALSE(test, migrate_offload_may_copy(&fx->engine.m, folio));
+	folio_clear_hwpoison(folio);
+	folio_unlock(folio);
 }
 
 static void failed_copy_is_never_used(struct kunit *test)
@@ -514,6 +804,34 @@ static void masked_reason_takes_linux_path(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, fx->engine.nr_submitted, 0);
 }
 
+static void engine_works_from_its_choice_to_the_next(struct kunit *test)
+{
+	struct engine *e = &((struct fixture *)test->priv)->engine;
+
+	KUNIT_EXPECT_EQ(test, e->nr_started, 0);
+	prepare(test, FAULT_SLOW);
+	KUNIT_EXPECT_EQ(test, e->nr_started, 1);
+	/* Another setting is not another engine */
+	KUNIT_EXPECT_EQ(test, set(stripe_bytes, 2 * PAGE_SIZE), 0);
+	KUNIT_EXPECT_EQ(test, migrate_offload_activate(ENGINE_NAME), 0);
+	KUNIT_EXPECT_EQ(test, e->nr_started, 1);
+	expect_all_moved(test);
+	KUNIT_EXPECT_EQ(test, migrate_offload_activate("cpu"), 0);
+	KUNIT_EXPECT_EQ(test, e->nr_started, 0);
+}
+
+static void engine_that_cannot_start_changes_nothing(struct kunit *test)
+{
+	struct engine *e = &((struct fixture *)test->priv)->engine;
+
+	e->start_error = -ENODEV;
+	KUNIT_EXPECT_EQ(test, migrate_offload_activate(ENGINE_NAME), -ENODEV);
+	KUNIT_EXPECT_FALSE(test, static_key_enabled(&migrate_offload_key));
+	e->start_error = 0;
+	KUNIT_EXPECT_EQ(test, migrate_offload_activate(ENGINE_NAME), 0);
+	KUNIT_EXPECT_EQ(test, e->nr_started, 1);
+}
+
 static void no_active_migrator_costs_one_branch(struct kunit *test)
 {
 	struct fixture *fx = test->priv;
@@ -563,6 +881,203 @@ static int migrating_thread(void *data)
 	while (!kthread_should_stop())
 		msleep(20);
 	return 0;
+}
+
+/* --- the deadline --- */
+
+#define DEADLINE_MS	50
+
+/* Migrates in a thread: one that hangs shall fail, and not hang the test */
+static struct task_struct *migrate_in_thread(struct kunit *test)
+{
+	struct task_struct *task;
+
+	task = kthread_run(migrating_thread, test->priv, "migrate_kunit");
+	KUNIT_ASSERT_FALSE(test, IS_ERR(task));
+	return task;
+}
+
+/* Return: false if the migration did not end without the engine */
+static bool ended_in_time(struct fixture *fx, struct task_struct *task)
+{
+	bool ended = wait_for_completion_timeout(&fx->migrated, 20 * HZ);
+
+	if (!ended)
+		engine_drain(&fx->engine);
+	kthread_stop(task);
+	return ended;
+}
+
+static void end_late_work(struct work_struct *work)
+{
+	engine_end_late(container_of(work, struct engine, work.work));
+}
+
+/* From another context than the one that waited */
+static void end_late(struct fixture *fx)
+{
+	fx->engine.work.work.func = end_late_work;
+	schedule_delayed_work(&fx->engine.work, 0);
+	flush_delayed_work(&fx->engine.work);
+}
+
+static bool in_service(struct kunit *test)
+{
+	char *page = (char *)__get_free_page(GFP_KERNEL);
+	bool yes;
+
+	KUNIT_ASSERT_NOT_NULL(test, page);
+	migrate_offload_show_in_service(page);
+	yes = !strcmp(page, "1\n");
+	free_page((unsigned long)page);
+	return yes;
+}
+
+static long nr_overdue(struct fixture *fx)
+{
+	return atomic_long_read(&fx->engine.m.stats->overdue);
+}
+
+static void engine_that_never_ends_is_abandoned(struct kunit *test)
+{
+	unsigned long before = migrate_offload_stat(STAT_QUARANTINED_BYTES);
+	const unsigned int window = small().window_pages;
+	struct fixture *fx = test->priv;
+	struct engine *e = &fx->engine;
+	struct migrate_copy *copy;
+	unsigned int i;
+
+	prepare(test, FAULT_NEVER);
+	KUNIT_ASSERT_EQ(test, set(deadline_ms, DEADLINE_MS), 0);
+	KUNIT_EXPECT_TRUE(test, in_service(test));
+	KUNIT_ASSERT_TRUE(test, ended_in_time(fx, migrate_in_thread(test)));
+
+	KUNIT_EXPECT_EQ(test, e->nr_submitted, ENGINE_FINE + window);
+	KUNIT_EXPECT_EQ(test, nr_overdue(fx), window);
+	KUNIT_EXPECT_EQ(test,
+			migrate_offload_stat(STAT_QUARANTINED_BYTES) - before,
+			window * PAGE_SIZE);
+	/* What the engine may still read stays, Linux has moved the others */
+	KUNIT_EXPECT_EQ(test, nr_moved(fx), NR_FOLIOS - window);
+	KUNIT_EXPECT_EQ(test, nr_intact(fx), NR_FOLIOS);
+	list_for_each_entry(copy, &e->queue, node) {
+		KUNIT_EXPECT_EQ(test, folio_ref_count(copy->dst), 1);
+		KUNIT_EXPECT_FALSE(test, folio_test_locked(copy->dst));
+		KUNIT_EXPECT_FALSE(test, folio_test_locked(copy->src));
+		folio_get(copy->dst);
+		e->stuck[e->nr_stuck++] = copy->dst;
+	}
+
+	/* Out of service until it has ended them */
+	migrate_offload_reap();
+	KUNIT_EXPECT_FALSE(test, in_service(test));
+	isolate(test);
+	KUNIT_EXPECT_EQ(test, run_migration(fx, MR_SYSCALL), NR_FOLIOS - window);
+	KUNIT_EXPECT_EQ(test, e->nr_submitted, ENGINE_FINE + window);
+
+	end_late(fx);
+	KUNIT_EXPECT_EQ(test, nr_intact(fx), NR_FOLIOS);
+	migrate_offload_reap();
+	KUNIT_EXPECT_EQ(test, nr_overdue(fx), 0);
+	KUNIT_EXPECT_EQ(test, e->nr_stuck, window);
+	for (i = 0; i < e->nr_stuck; i++) {
+		KUNIT_EXPECT_EQ(test, folio_ref_count(e->stuck[i]), 1);
+		folio_put(e->stuck[i]);
+	}
+
+	KUNIT_EXPECT_TRUE(test, in_service(test));
+	e->fault = FAULT_NONE;
+	isolate(test);
+	expect_all_moved(test);
+	KUNIT_EXPECT_EQ(test, e->nr_submitted,
+			ENGINE_FINE + window + NR_FOLIOS);
+}
+
+/* What it has copied is used; what it has not stays where it was */
+static void engine_that_is_late_with_some_loses_those(struct kunit *test)
+{
+	unsigned long before = migrate_offload_stat(STAT_FOLIOS);
+	const unsigned int window = small().window_pages;
+	struct fixture *fx = test->priv;
+
+	prepare(test, FAULT_HALF_NEVER);
+	KUNIT_ASSERT_EQ(test, set(deadline_ms, DEADLINE_MS), 0);
+	KUNIT_ASSERT_TRUE(test, ended_in_time(fx, migrate_in_thread(test)));
+	KUNIT_EXPECT_EQ(test, nr_overdue(fx), window / 2);
+	KUNIT_EXPECT_EQ(test, migrate_offload_stat(STAT_FOLIOS) - before,
+			ENGINE_FINE + window / 2);
+	KUNIT_EXPECT_EQ(test, nr_moved(fx), NR_FOLIOS - window / 2);
+	end_late(fx);
+	KUNIT_EXPECT_EQ(test, nr_intact(fx), NR_FOLIOS);
+}
+
+/* It may go, and end its copies before it does so */
+static void unregister_does_not_wait_for_overdue_copies(struct kunit *test)
+{
+	struct fixture *fx = test->priv;
+
+	prepare(test, FAULT_NEVER);
+	KUNIT_ASSERT_EQ(test, set(deadline_ms, DEADLINE_MS), 0);
+	KUNIT_ASSERT_TRUE(test, ended_in_time(fx, migrate_in_thread(test)));
+	migrate_offload_unregister(&fx->engine.m);
+	fx->registered = false;
+	migrate_offload_reap();
+	end_late(fx);
+	migrate_offload_reap();
+	KUNIT_EXPECT_EQ(test, nr_intact(fx), NR_FOLIOS);
+}
+
+/* --- locks of the reverse mapping --- */
+
+/* Puts a mapped folio of another file between those of the fixture's */
+static struct file *add_mapped_folio(struct kunit *test)
+{
+	struct file *file = shmem_file_setup("migrate_kunit2", PAGE_SIZE, 0);
+	struct fixture *fx = test->priv;
+	struct folio *folio;
+	unsigned long addr;
+	char byte;
+
+	KUNIT_ASSERT_FALSE(test, IS_ERR(file));
+	addr = kunit_vm_mmap(test, file, 0, PAGE_SIZE, PROT_READ | PROT_WRITE,
+			     MAP_SHARED, 0);
+	KUNIT_ASSERT_NE(test, addr, 0);
+	KUNIT_ASSERT_EQ(test, put_user(1, (char __user *)addr), 0);
+	KUNIT_ASSERT_EQ(test, get_user(byte, (char __user *)addr), 0);
+	folio = shmem_read_folio(file->f_mapping, 0);
+	KUNIT_ASSERT_FALSE(test, IS_ERR(folio));
+	KUNIT_ASSERT_TRUE(test, folio_mapped(folio));
+	lru_add_drain_all();
+	KUNIT_ASSERT_TRUE(test, isolate_folio_to_list(folio, &fx->list));
+	/* After one chunk and a half */
+	list_move(&folio->lru, &fx->before[small().chunk_pages * 3 / 2]->lru);
+	folio_put(folio);
+	return file;
+}
+
+static void locked_rmap_is_not_waited_for(struct kunit *test)
+{
+	struct fixture *fx = test->priv;
+	struct task_struct *task;
+	unsigned int i, ms;
+	struct file *file;
+
+	prepare(test, FAULT_SLOW);
+	file = add_mapped_folio(test);
+	i_mmap_lock_write(file->f_mapping);
+	task = migrate_in_thread(test);
+	/* Linux itself may wait, but for this one folio alone */
+	for (i = 0, ms = 0; i < NR_FOLIOS && ms < 20000; ms += 20) {
+		for (; i < NR_FOLIOS && has_moved(fx, i); i++)
+			;
+		msleep(20);
+	}
+	KUNIT_EXPECT_EQ(test, i, NR_FOLIOS);
+	KUNIT_EXPECT_FALSE(test, completion_done(&fx->migrated));
+	i_mmap_unlock_write(file->f_mapping);
+	KUNIT_EXPECT_TRUE(test, ended_in_time(fx, task));
+	KUNIT_EXPECT_EQ(test, nr_intact(fx), NR_FOLIOS);
+	fput(file);
 }
 
 static void unregister_waits_for_what_is_in_flight(struct kunit *test)
@@ -631,6 +1146,9 @@ static void contradictory_settings_are_refused(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, set(window_pages, max + 1), -EINVAL);
 	KUNIT_EXPECT_EQ(test, set(stripe_bytes, PAGE_SIZE + 1), -EINVAL);
 	KUNIT_EXPECT_EQ(test, set(reasons, BIT(MR_TYPES)), -EINVAL);
+	KUNIT_EXPECT_EQ(test,
+			set(deadline_ms, MIGRATE_OFFLOAD_MAX_DEADLINE_MS + 1),
+			-EINVAL);
 
 	migrate_offload_get_settings(&now);
 	KUNIT_EXPECT_EQ(test, now.window_pages, max);
@@ -674,7 +1192,12 @@ static int fixture_init(struct kunit *test)
 		.submit = engine_submit,
 		.flush = engine_flush,
 		.help = engine_help,
+		.start = engine_start,
+		.stop = engine_stop,
+		.in_service = engine_in_service,
 	};
+	fx->engine.in_service = true;
+	init_completion(&fx->migrated);
 	fx->file = shmem_file_setup("migrate_kunit", NR_FOLIOS * PAGE_SIZE, 0);
 	KUNIT_ASSERT_FALSE(test, IS_ERR(fx->file));
 	KUNIT_ASSERT_EQ(test, 0, migrate_offload_register(&fx->engine.m));
@@ -691,6 +1214,8 @@ static void fixture_exit(struct kunit *test)
 	if (fx->registered)
 		migrate_offload_unregister(&fx->engine.m);
 	flush_delayed_work(&fx->engine.work);
+	engine_end_late(&fx->engine);
+	migrate_offload_reap();
 	if (!list_empty(&fx->list))
 		putback_movable_pages(&fx->list);
 	if (!IS_ERR_OR_NULL(fx->file))
@@ -706,6 +1231,21 @@ static struct kunit_case migrate_offload_cases[] = {
 	KUNIT_CASE(no_more_than_a_chunk_waits_for_the_caller),
 	KUNIT_CASE(busy_engine_falls_back_to_cpu),
 	KUNIT_CASE(nothing_is_unmapped_for_a_full_engine),
+	KUNIT_CASE(refused_folios_do_not_wait_for_the_engine),
+	KUNIT_CASE(folios_do_not_wait_for_others_of_their_chunk),
+	KUNIT_CASE(nothing_is_unmapped_while_memory_is_allocated),
+	KUNIT_CASE(folio_without_memory_is_alone),
+	KUNIT_CASE(part_without_room_is_copied_by_cpu),
+	KUNIT_CASE(poisoned_source_fails_alone),
+	KUNIT_CASE(engine_that_is_gone_is_asked_no_more),
+	KUNIT_CASE(engine_that_is_out_of_service_is_not_used),
+	KUNIT_CASE(memory_tags_are_for_cpus_only),
+	KUNIT_CASE(thp_without_migration_entries_is_left_to_linux),
+	KUNIT_CASE(known_poison_is_not_shown_to_the_engine),
+	KUNIT_CASE(engine_that_never_ends_is_abandoned),
+	KUNIT_CASE(engine_that_is_late_with_some_loses_those),
+	KUNIT_CASE(unregister_does_not_wait_for_overdue_copies),
+	KUNIT_CASE(locked_rmap_is_not_waited_for),
 	KUNIT_CASE(failed_copy_is_never_used),
 	KUNIT_CASE(one_failed_part_fails_the_copy),
 	KUNIT_CASE(stuck_destination_is_never_reused),
@@ -714,6 +1254,8 @@ static struct kunit_case migrate_offload_cases[] = {
 	KUNIT_CASE(unknown_migrate_callback_is_not_copied_early),
 	KUNIT_CASE(small_call_takes_linux_path),
 	KUNIT_CASE(masked_reason_takes_linux_path),
+	KUNIT_CASE(engine_works_from_its_choice_to_the_next),
+	KUNIT_CASE(engine_that_cannot_start_changes_nothing),
 	KUNIT_CASE(no_active_migrator_costs_one_branch),
 	KUNIT_CASE(histogram_counts_only_when_enabled),
 	KUNIT_CASE(histogram_counts_each_folio),

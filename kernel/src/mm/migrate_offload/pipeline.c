@@ -6,11 +6,11 @@
  * one folio after the other. Here the folios of one call flow through a ring of
  * chunks, and each chunk is in one of three stages:
  *
- *	unmap	lock and unmap its folios, flush the TLB once, and submit the
- *		copies of those that may be copied early;
+ *	unmap	lock and unmap its folios, flush the TLB once, submit the copies
+ *		of those that may be copied early, and move the others at once;
  *	copy	the migrator works, this task does not wait;
- *	remap	all copies of the chunk are done: move each folio to its
- *		destination as Linux does, less the copy.
+ *	remap	move each folio whose copy has ended to its destination, as Linux
+ *		does, less the copy.
  *
  * The window is what is unmapped at one moment: at most window_pages, or one
  * folio if that is larger. A chunk closes at chunk_pages. For example 2 MiB
@@ -18,21 +18,26 @@
  * and two are in flight, so folio n + 1 is unmapped while n is copied; n is
  * then remapped before n + 2 is unmapped.
  *
+ * Nothing here waits for memory or for locks while folios are unmapped. The
+ * caller's get_new_folio() may reclaim and compact: so destinations are stocked
+ * when the window is empty, for more folios each time. The locks of the reverse
+ * mapping are tried. Only for a copy that an engine has begun, and to map a
+ * folio again, is there a wait; the former has a deadline.
+ *
  * Only trouble-free folios are moved here. If the engine fails the CPU copies;
  * whatever else goes wrong, the folio is put back on the caller's list as it
  * was, and mm/migrate.c treats it as if this file did not exist.
  */
-#include <linux/hugetlb.h>
-#include <linux/memremap.h>
+#include <linux/jiffies.h>
 #include <linux/migrate.h>
 #include <linux/mm.h>
-#include <linux/pagemap.h>
 #include <linux/rmap.h>
 #include <linux/sched.h>
 #include <linux/sched/clock.h>
 #include <linux/timekeeping.h>
 
 #include "../internal.h"
+#include "eligible.h"
 #include "hooks.h"
 #include "internal.h"
 
@@ -40,165 +45,224 @@
 #include <trace/events/migrate_offload.h>
 
 /* After so many pages a task lets others run, if there are any */
-#define RESCHED_PAGES	32
+#define RESCHED_PAGES	32UL
 /* The longest wait for another worker's part without sleeping */
 #define SPIN_NS		(100 * NSEC_PER_USEC)
+/* A stock of destinations grows so fast, up to so much */
+#define STOCK_GROWTH	4
+#define STOCK_MAX_PAGES	(SZ_32M >> PAGE_SHIFT)
+/* So many folios of a stock find no memory: then the next won't either */
+#define MAX_NOMEM	8
 
 /**
- * struct migrate_run - one call of migrate_pages() on its way through the ring
- * @state: the activation that is used; constant during the run
+ * struct migrate_pipeline - one call of migrate_pages() on its way through the ring
+ * @state: the activation that is used; constant during the call
  * @window: the ring of chunks
  * @head: number of the oldest chunk in flight
  * @tail: number of the next chunk to fill; @tail - @head are in flight
- * @nr_pages: unmapped now
+ * @unmapped_pages: now
  * @busy_pages: dealt with since others could run
- * @alone: the engine copies nothing unless this task helps
- * @full: the engine has refused a copy since a chunk was last finished
+ * @engine_idle: the engine copies nothing unless this task helps
+ * @engine_full: the engine has refused a copy since a chunk was last finished
  * @stop: unmap no more
- * @from: folios to do
- * @left: folios that Linux shall deal with
+ * @from: the caller's folios. Those in flight come first, and then those that
+ *	a destination is stocked for
+ * @next_src: the first of the latter
+ * @dsts: the destinations of both, in the same order
+ * @next_dst: that of @next_src; at the end of @dsts if none is stocked
+ * @stock_pages: how many pages of them were wanted the last time
+ * @no_memory: for the next folios neither
+ * @to_linux: folios that migrate_pages() itself shall deal with
+ * @poisoned: folios that cannot be moved
  * @call: what the caller asked for
  * @nr_succeeded: base pages migrated
  * @nr_thp_succeeded: THPs migrated
  */
-struct migrate_run {
-	const struct migrate_offload_state *state;
+struct migrate_pipeline {
+	struct migrate_offload_state *state;
 	struct migrate_window *window;
 	unsigned int head;
 	unsigned int tail;
-	unsigned long nr_pages;
+	unsigned long unmapped_pages;
 	unsigned long busy_pages;
-	bool alone;
-	bool full;
+	bool engine_idle;
+	bool engine_full;
 	bool stop;
 	struct list_head *from;
-	struct list_head left;
+	struct folio *next_src;
+	struct list_head dsts;
+	struct folio *next_dst;
+	unsigned long stock_pages;
+	bool no_memory;
+	struct list_head to_linux;
+	struct list_head poisoned;
 	struct migrate_call call;
 	int nr_succeeded;
 	int nr_thp_succeeded;
 };
 
-static struct migrate_chunk *run_chunk(struct migrate_run *run, unsigned int nr)
+static struct migrate_chunk *pipeline_chunk(struct migrate_pipeline *p,
+					    unsigned int nr)
 {
-	return &run->window->chunks[nr % run->state->nr_chunks];
+	return &p->window->chunks[nr % p->state->nr_chunks];
 }
 
-/*
- * May the contents be copied before migrate_folio() is called? Only where it
- * is known that nobody can write to a folio that is locked, unmapped and has no
- * extra references. Not so with buffer heads: a journal writes to b_data under
- * the buffer's lock.
- */
-static bool migrate_offload_eligible(struct folio *src)
+static bool pipeline_has_room(struct migrate_pipeline *p, unsigned long nr_pages)
 {
-	struct address_space *mapping;
-
-	VM_WARN_ON_ONCE_FOLIO(!folio_test_locked(src), src);
-
-	if (folio_test_anon(src))
-		return true;	/* the swap cache has migrate_folio(), too */
-	mapping = folio_mapping(src);
-	if (!mapping || mapping_inaccessible(mapping))
-		return false;
-	return mapping->a_ops->migrate_folio == migrate_folio ||
-	       mapping->a_ops->migrate_folio == filemap_migrate_folio;
-}
-
-/* An early look, without the folio's lock: is it worth unmapping here? */
-static bool migrate_offload_candidate(struct folio *src)
-{
-	if (folio_test_hugetlb(src) || __folio_test_movable(src) ||
-	    folio_is_zone_device(src))
-		return false;
-	/* Linux splits these first */
-	if (folio_order(src) > 1 && !data_race(list_empty(&src->_deferred_list)) &&
-	    folio_test_partially_mapped(src))
-		return false;
-	return true;
-}
-
-static bool run_has_room(struct migrate_run *run, unsigned long nr_pages)
-{
-	return !run->nr_pages ||
-	       run->nr_pages + nr_pages <= run->state->window_pages;
+	return !p->unmapped_pages ||
+	       p->unmapped_pages + nr_pages <= p->state->window_pages;
 }
 
 /* Checking for each small folio is as dear as a tenth of all that is done here */
-static void run_resched(struct migrate_run *run, long nr_pages)
+static void pipeline_resched(struct migrate_pipeline *p, long nr_pages)
 {
-	run->busy_pages += nr_pages;
-	if (run->busy_pages < RESCHED_PAGES)
+	p->busy_pages += nr_pages;
+	if (p->busy_pages < RESCHED_PAGES)
 		return;
-	run->busy_pages = 0;
+	p->busy_pages = 0;
 	cond_resched_tasks_rcu_qs();
 }
 
-/* Return: true if @src now belongs to @chunk, in @slot */
-static bool run_unmap_folio(struct migrate_run *run,
-			    struct migrate_chunk *chunk,
-			    struct migrate_slot *slot, struct folio *src,
-			    long nr_pages)
+/* --- destinations --- */
+
+static void pipeline_put_dst(struct migrate_pipeline *p, struct folio *dst)
 {
-	struct folio *dst = NULL;
+	list_del(&dst->lru);
+	if (p->call.put_new_folio)
+		p->call.put_new_folio(dst, p->call.private);
+	else
+		folio_put(dst);
+}
+
+static void pipeline_put_stock(struct migrate_pipeline *p)
+{
+	struct folio *dst, *next;
+
+	list_for_each_entry_safe(dst, next, &p->dsts, lru)
+		pipeline_put_dst(p, dst);
+}
+
+static bool pipeline_has_stock(struct migrate_pipeline *p)
+{
+	return !list_entry_is_head(p->next_dst, &p->dsts, lru);
+}
+
+/*
+ * The window has to be empty for this, which costs an engine that works on its
+ * own some time: so the stock grows. The first one is small, for the sake of
+ * the first folio.
+ */
+static unsigned long pipeline_stock_limit(struct migrate_pipeline *p)
+{
+	unsigned long most = max(STOCK_MAX_PAGES, p->state->window_pages);
+
+	if (p->engine_idle || !p->stock_pages)
+		return p->state->chunk_pages;
+	return min(p->stock_pages * STOCK_GROWTH, most);
+}
+
+/*
+ * Get destinations for the next folios. Nothing is unmapped, and all folios on
+ * @from are still to do. Return: false if there is nothing more to do.
+ */
+static bool pipeline_stock(struct migrate_pipeline *p)
+{
+	struct folio *src, *next, *dst;
+	unsigned long pages = 0, pause;
+	unsigned int nr_nomem = 0;
+
+	p->stock_pages = pipeline_stock_limit(p);
+	pause = min(p->stock_pages, RESCHED_PAGES);
+	list_for_each_entry_safe(src, next, p->from, lru) {
+		if (pages >= pause) {
+			if (pages >= p->stock_pages)
+				break;
+			cond_resched_tasks_rcu_qs();
+			pause = min(pages + RESCHED_PAGES, p->stock_pages);
+		}
+		dst = NULL;
+		if (migrate_offload_may_unmap(src)) {
+			dst = p->call.get_new_folio(src, p->call.private);
+			nr_nomem += !dst;
+		}
+		if (likely(dst)) {
+			list_add_tail(&dst->lru, &p->dsts);
+			pages += folio_nr_pages(src);
+			continue;
+		}
+		/* Linux splits it, or knows that it cannot be moved */
+		list_move_tail(&src->lru, &p->to_linux);
+		p->no_memory = nr_nomem == MAX_NOMEM;
+		if (p->no_memory)
+			break;
+	}
+	/* More than was wanted, if the folios are large: so does the next grow */
+	p->stock_pages = pages;
+	p->next_src = list_first_entry(p->from, struct folio, lru);
+	p->next_dst = list_first_entry(&p->dsts, struct folio, lru);
+	return pages;
+}
+
+/* --- unmap --- */
+
+/* Return: true if the next folio is now in @slot */
+static bool pipeline_unmap_folio(struct migrate_pipeline *p,
+				 struct migrate_slot *slot, long nr_pages)
+{
+	struct folio *src = p->next_src, *dst = p->next_dst;
 	int rc;
+
+	p->next_src = list_next_entry(src, lru);
+	p->next_dst = list_next_entry(dst, lru);
 
 	slot->start_ns = 0;
 	if (static_branch_unlikely(&migrate_offload_time_key))
 		slot->start_ns = ktime_get_ns();
 
-	rc = migrate_offload_unmap(&run->call, src, &dst);
+	/* Our reference keeps it from being split since it got its destination */
+	VM_WARN_ON_ONCE_FOLIO(folio_order(src) != folio_order(dst), src);
+	rc = migrate_offload_unmap(&p->call, src, dst);
 	if (rc == MIGRATEPAGE_UNMAP) {
 		slot->copy.src = src;
 		slot->copy.dst = dst;
-		list_move_tail(&src->lru, &chunk->srcs);
-		list_add_tail(&dst->lru, &chunk->dsts);
-		chunk->nr_pages += nr_pages;
-		run->nr_pages += nr_pages;
 		return true;
 	}
-	if (rc == MIGRATEPAGE_SUCCESS) {
-		/* Its last user had gone; it is freed */
-		run->nr_succeeded += nr_pages;
-	} else {
-		list_move_tail(&src->lru, &run->left);
-		run->stop |= rc == -ENOMEM;
-	}
+	pipeline_put_dst(p, dst);
+	if (rc == MIGRATEPAGE_SUCCESS)
+		p->nr_succeeded += nr_pages; /* Its last user had gone; it is freed */
+	else
+		list_move_tail(&src->lru, &p->to_linux);
 	return false;
 }
 
 /* Fill the next chunk. Return: false if nothing came to be unmapped. */
-static bool run_unmap_chunk(struct migrate_run *run)
+static bool pipeline_unmap_chunk(struct migrate_pipeline *p)
 {
-	struct migrate_chunk *chunk = run_chunk(run, run->tail);
+	struct migrate_chunk *chunk = pipeline_chunk(p, p->tail);
 	struct migrate_slot *slot = chunk->slots;
-	struct folio *src;
+	unsigned long pages = 0;
 	long nr_pages;
 
-	chunk->nr_pages = 0;
+	while (pipeline_has_stock(p) && pages < p->state->chunk_pages) {
+		nr_pages = folio_nr_pages(p->next_src);
+		if (!pipeline_has_room(p, pages + nr_pages))
+			break;
+		if (pipeline_unmap_folio(p, slot, nr_pages)) {
+			pages += nr_pages;
+			slot++;
+		}
+		pipeline_resched(p, nr_pages);
+	}
+	p->unmapped_pages += pages;
+	chunk->nr_pages = pages;
 	chunk->copied_folios = 0;
 	chunk->copied_pages = 0;
-	INIT_LIST_HEAD(&chunk->srcs);
-	INIT_LIST_HEAD(&chunk->dsts);
-
-	while (!list_empty(run->from) &&
-	       chunk->nr_pages < run->state->chunk_pages) {
-		src = list_first_entry(run->from, struct folio, lru);
-		if (!migrate_offload_candidate(src)) {
-			list_move_tail(&src->lru, &run->left);
-			continue;
-		}
-		nr_pages = folio_nr_pages(src);
-		if (!run_has_room(run, nr_pages))
-			break;
-		if (run_unmap_folio(run, chunk, slot, src, nr_pages))
-			slot++;
-		else if (run->stop)
-			break;
-		run_resched(run, nr_pages);
-	}
 	chunk->nr_folios = slot - chunk->slots;
+	chunk->unmoved = chunk->slots;
 	return chunk->nr_folios;
 }
+
+/* --- remap --- */
 
 static void count_fallback(struct folio *src, enum migrate_offload_stat stat,
 			   int error)
@@ -207,13 +271,247 @@ static void count_fallback(struct folio *src, enum migrate_offload_stat stat,
 	trace_migrate_offload_fallback(src, stat, error);
 }
 
+static void pipeline_count_moved(struct migrate_pipeline *p,
+				 struct migrate_chunk *chunk,
+				 struct migrate_slot *slot, long nr_pages,
+				 bool thp, bool copied)
+{
+	p->nr_succeeded += nr_pages;
+	p->nr_thp_succeeded += thp;
+	if (static_branch_unlikely(&migrate_offload_time_key) && slot->start_ns)
+		migrate_offload_count_time(ktime_get_ns() - slot->start_ns);
+	if (copied) {
+		chunk->copied_folios++;
+		chunk->copied_pages += nr_pages;
+	}
+}
+
+/*
+ * Put a folio back to where it was. It is unmapped no longer than this, and
+ * whoever retries copies afresh.
+ */
+static void pipeline_undo_folio(struct migrate_pipeline *p,
+				struct migrate_copy *copy)
+{
+	migrate_offload_undo(&p->call, copy->src, copy->dst);
+}
+
+/* Whoever reads it once more risks another machine check */
+static void pipeline_keep_poisoned(struct migrate_pipeline *p, struct folio *src)
+{
+	list_move_tail(&src->lru, &p->poisoned);
+}
+
+/* The destination stays the engine's until it lets go */
+static void pipeline_give_up_dst(struct migrate_pipeline *p,
+				 struct migrate_copy *copy)
+{
+	migrate_offload_count(STAT_QUARANTINED_BYTES, folio_size(copy->dst));
+	pipeline_undo_folio(p, copy);
+}
+
+/*
+ * The engine has not copied the folio, or does not say so.
+ *
+ * Return: true if the CPU may copy it.
+ */
+static bool pipeline_handle_error(struct migrate_pipeline *p,
+				  struct migrate_copy *copy, int error)
+{
+	/* It had no room for a part of it */
+	if (error == -EBUSY) {
+		count_fallback(copy->src, STAT_FALLBACK_BUSY, error);
+		return true;
+	}
+	atomic_long_inc(&p->state->m->stats->errors);
+	count_fallback(copy->src, STAT_FALLBACK_ERROR, error);
+	/* The migrator's reference keeps dst from being reused */
+	if (error == -ETIMEDOUT) {
+		pipeline_give_up_dst(p, copy);
+		return false;
+	}
+	if (error == -EHWPOISON) {
+		pipeline_undo_folio(p, copy);
+		pipeline_keep_poisoned(p, copy->src);
+		return false;
+	}
+	return true;
+}
+
+/* Move a folio to its destination. What the engine has not copied the CPU does. */
+static __always_inline void __pipeline_move_folio(struct migrate_pipeline *p,
+						  struct migrate_chunk *chunk,
+						  struct migrate_slot *slot)
+{
+	struct folio *src = slot->copy.src;
+	long nr_pages = folio_nr_pages(src);
+	bool thp = folio_test_large(src) && folio_test_pmd_mappable(src);
+	int error = slot->submitted ? READ_ONCE(slot->copy.error) : -EBUSY;
+	int rc;
+
+	if (unlikely(error) && slot->submitted &&
+	    !pipeline_handle_error(p, &slot->copy, error))
+		return;
+
+	rc = migrate_offload_move(&p->call, src, slot->copy.dst, !error);
+	if (rc == MIGRATEPAGE_SUCCESS)
+		pipeline_count_moved(p, chunk, slot, nr_pages, thp, !error);
+	else if (rc == -EAGAIN)
+		pipeline_undo_folio(p, &slot->copy);
+	else if (rc == -EHWPOISON)
+		pipeline_keep_poisoned(p, src);
+	pipeline_resched(p, nr_pages);
+}
+
+static void pipeline_move_folio(struct migrate_pipeline *p,
+				struct migrate_chunk *chunk,
+				struct migrate_slot *slot)
+{
+	__pipeline_move_folio(p, chunk, slot);
+}
+
+/* Make accessible what is ready, while the engine works on the others */
+static void pipeline_remap_ended(struct migrate_pipeline *p,
+				 struct migrate_chunk *chunk)
+{
+	struct migrate_slot *end = chunk->slots + chunk->nr_folios;
+
+	for (; chunk->unmoved < end; chunk->unmoved++) {
+		struct migrate_slot *slot = chunk->unmoved;
+
+		if (!slot->submitted)
+			continue;
+		if (!migrate_copy_ended(&slot->copy))
+			break;
+		pipeline_move_folio(p, chunk, slot);
+	}
+}
+
+/* Account for a chunk that has nothing unmapped any more */
+static void pipeline_close_chunk(struct migrate_pipeline *p,
+				 struct migrate_chunk *chunk)
+{
+	unsigned long bytes = chunk->copied_pages << PAGE_SHIFT;
+	struct migrator_stats *stats = p->state->m->stats;
+
+	migrate_offload_count(STAT_FOLIOS, chunk->copied_folios);
+	migrate_offload_count(STAT_BYTES, bytes);
+	atomic_long_add(chunk->copied_folios, &stats->folios);
+	atomic_long_add(bytes, &stats->bytes);
+	p->unmapped_pages -= chunk->nr_pages;
+	p->engine_full = false;
+	p->head++;
+}
+
+/* --- a deadline that was missed --- */
+
+/* Its source goes on as if nothing had been, but no page of it is freed */
+static void pipeline_abandon_folio(struct migrate_pipeline *p,
+				   struct migrate_slot *slot)
+{
+	atomic_long_inc(&p->state->m->stats->errors);
+	count_fallback(slot->copy.src, STAT_FALLBACK_ERROR, -ETIME);
+	slot->overdue = true;
+	folio_get(slot->copy.src);
+	folio_get(slot->copy.dst);
+	pipeline_give_up_dst(p, &slot->copy);
+}
+
+/* Return: how many folios' copies had not ended */
+static unsigned int pipeline_abandon_chunk(struct migrate_pipeline *p,
+					   struct migrate_chunk *chunk)
+{
+	struct migrate_slot *slot, *end = chunk->slots + chunk->nr_folios;
+	unsigned int nr = 0;
+
+	for (slot = chunk->unmoved; slot < end; slot++) {
+		if (!slot->submitted)
+			continue;
+		if (migrate_copy_ended(&slot->copy)) {
+			pipeline_move_folio(p, chunk, slot);
+		} else {
+			pipeline_abandon_folio(p, slot);
+			nr++;
+		}
+	}
+	return nr;
+}
+
+/* No longer wait for the engine: it keeps the window and what that speaks of */
+static void pipeline_abandon(struct migrate_pipeline *p)
+{
+	unsigned int first = p->head, nr = 0;
+
+	while (p->head != p->tail) {
+		struct migrate_chunk *chunk = pipeline_chunk(p, p->head);
+
+		nr += pipeline_abandon_chunk(p, chunk);
+		pipeline_close_chunk(p, chunk);
+	}
+	p->stop = true;
+	migrate_offload_retire_window(p->state, p->window, first, p->tail, nr);
+	p->window = NULL;
+}
+
+/* --- copy --- */
+
+/*
+ * Help until others hold all that is left. They hold one part each, which takes
+ * less time than to fall asleep and to be woken.
+ */
+static void pipeline_help_chunk(struct migrate_pipeline *p,
+				struct migrate_chunk *chunk)
+{
+	struct migrator *m = p->state->m;
+	u64 end;
+
+	while (!completion_done(&chunk->done) && m->help(m))
+		pipeline_remap_ended(p, chunk);
+	end = local_clock() + SPIN_NS;
+	while (!completion_done(&chunk->done) && !need_resched() &&
+	       local_clock() < end)
+		cpu_relax();
+}
+
+/* Return: false if the engine is not done with the chunk in time */
+static bool pipeline_wait_chunk(struct migrate_pipeline *p,
+				struct migrate_chunk *chunk)
+{
+	long left;
+
+	if (p->state->m->help)
+		pipeline_help_chunk(p, chunk);
+	if (!completion_done(&chunk->done))
+		pipeline_remap_ended(p, chunk);
+	left = chunk->deadline - jiffies;
+	return wait_for_completion_timeout(&chunk->done, max(left, 1L));
+}
+
+/* Finish the oldest chunk */
+static void pipeline_remap_chunk(struct migrate_pipeline *p)
+{
+	struct migrate_chunk *chunk = pipeline_chunk(p, p->head);
+	struct migrate_slot *slot, *end = chunk->slots + chunk->nr_folios;
+
+	if (!pipeline_wait_chunk(p, chunk)) {
+		pipeline_abandon(p);
+		return;
+	}
+	trace_migrate_offload_remap(p->head, chunk->nr_folios,
+				    chunk->nr_pages, p->unmapped_pages);
+	for (slot = chunk->unmoved; slot < end; slot++)
+		if (slot->submitted)
+			__pipeline_move_folio(p, chunk, slot);
+	pipeline_close_chunk(p, chunk);
+}
+
 /* Return: true if the migrator has taken the copy */
-static bool run_submit_folio(struct migrate_run *run, struct migrator *m,
-			     struct migrate_copy *copy)
+static bool pipeline_submit_folio(struct migrate_pipeline *p,
+				  struct migrator *m, struct migrate_copy *copy)
 {
 	int error;
 
-	if (!migrate_offload_eligible(copy->src)) {
+	if (!migrate_offload_may_copy(m, copy->src)) {
 		count_fallback(copy->src, STAT_FALLBACK_KIND, 0);
 		return false;
 	}
@@ -233,17 +531,32 @@ static bool run_submit_folio(struct migrate_run *run, struct migrator *m,
 	error = m->submit(m, copy);
 	if (error) {
 		count_fallback(copy->src, STAT_FALLBACK_BUSY, error);
-		run->full = true;
+		p->engine_full = true;
+		/* Out of service: all others would be unmapped for nothing */
+		p->stop |= error == -ENODEV;
 	}
+	/* It had no room for a part of it */
+	p->engine_full |= READ_ONCE(copy->error) == -EBUSY;
 	return !error;
 }
 
-static void run_submit_chunk(struct migrate_run *run)
+/* The CPU copies what the engine does not take, beside the engine */
+static void pipeline_move_refused(struct migrate_pipeline *p,
+				  struct migrate_chunk *chunk)
 {
-	struct migrate_chunk *chunk = run_chunk(run, run->tail);
-	struct migrate_slot *end = chunk->slots + chunk->nr_folios;
-	struct migrator *m = run->state->m;
-	struct migrate_slot *slot;
+	struct migrate_slot *slot, *end = chunk->slots + chunk->nr_folios;
+
+	for (slot = chunk->slots; slot < end; slot++)
+		if (!slot->submitted)
+			pipeline_move_folio(p, chunk, slot);
+}
+
+static void pipeline_submit_chunk(struct migrate_pipeline *p)
+{
+	struct migrate_chunk *chunk = pipeline_chunk(p, p->tail);
+	struct migrate_slot *slot, *end = chunk->slots + chunk->nr_folios;
+	struct migrator *m = p->state->m;
+	int nr_refused = 0;
 
 	/* Until now other CPUs could write through stale TLB entries */
 	try_to_unmap_flush();
@@ -251,183 +564,75 @@ static void run_submit_chunk(struct migrate_run *run)
 	atomic_set(&chunk->pending, chunk->nr_folios + 1);
 	reinit_completion(&chunk->done);
 	for (slot = chunk->slots; slot < end; slot++) {
-		slot->submitted = run_submit_folio(run, m, &slot->copy);
-		if (!slot->submitted)
-			atomic_dec(&chunk->pending);
+		slot->submitted = pipeline_submit_folio(p, m, &slot->copy);
+		nr_refused += !slot->submitted;
 	}
-	run->alone = !m->flush(m);
-	trace_migrate_offload_submit(run->tail, chunk->nr_folios,
-				     chunk->nr_pages, run->nr_pages);
-	migrate_chunk_put(chunk);
-	run->tail++;
-	migrate_offload_count_window(run->nr_pages);
+	p->engine_idle = !m->flush(m);
+	chunk->deadline = jiffies + p->state->deadline;
+	trace_migrate_offload_submit(p->tail, chunk->nr_folios,
+				     chunk->nr_pages, p->unmapped_pages);
+	if (atomic_sub_and_test(nr_refused + 1, &chunk->pending))
+		complete(&chunk->done);
+	p->tail++;
+	migrate_offload_count_window(p->unmapped_pages);
+	if (nr_refused)
+		pipeline_move_refused(p, chunk);
 }
 
-static void run_count_moved(struct migrate_run *run,
-			    struct migrate_chunk *chunk,
-			    struct migrate_slot *slot, long nr_pages, bool thp,
-			    bool copied)
+/* --- the flow --- */
+
+static bool pipeline_superseded(struct migrate_pipeline *p)
 {
-	run->nr_succeeded += nr_pages;
-	run->nr_thp_succeeded += thp;
-	if (static_branch_unlikely(&migrate_offload_time_key) && slot->start_ns)
-		migrate_offload_count_time(ktime_get_ns() - slot->start_ns);
-	if (copied) {
-		chunk->copied_folios++;
-		chunk->copied_pages += nr_pages;
-	}
+	return rcu_access_pointer(migrate_offload_state) != p->state;
 }
 
-/*
- * Put a folio back to where it was. It is unmapped no longer than this, and
- * whoever retries copies afresh.
- */
-static void run_leave_folio(struct migrate_run *run, struct migrate_copy *copy)
+static bool pipeline_can_unmap(struct migrate_pipeline *p)
 {
-	migrate_offload_undo(&run->call, copy->src, copy->dst);
-}
-
-static void run_remap_folio(struct migrate_run *run,
-			    struct migrate_chunk *chunk,
-			    struct migrate_slot *slot)
-{
-	struct migrate_copy *copy = &slot->copy;
-	struct folio *src = copy->src;
-	long nr_pages = folio_nr_pages(src);
-	bool thp = folio_test_large(src) && folio_test_pmd_mappable(src);
-	int error = slot->submitted ? READ_ONCE(copy->error) : 0;
-	bool copied = slot->submitted && !error;
-	int rc;
-
-	if (error) {
-		atomic_long_inc(&run->state->m->stats->errors);
-		count_fallback(src, STAT_FALLBACK_ERROR, error);
-	}
-	if (error == -ETIMEDOUT) {
-		/* The migrator's reference keeps dst from being reused */
-		migrate_offload_count(STAT_QUARANTINED_BYTES,
-				      nr_pages << PAGE_SHIFT);
-		run_leave_folio(run, copy);
-		return;
-	}
-	if (error == -EHWPOISON) {
-		/* The CPU need not trip over it here as well */
-		run_leave_folio(run, copy);
-		return;
-	}
-
-	rc = migrate_offload_move(&run->call, src, copy->dst, copied);
-	if (rc == MIGRATEPAGE_SUCCESS)
-		run_count_moved(run, chunk, slot, nr_pages, thp, copied);
-	else if (rc == -EAGAIN)
-		run_leave_folio(run, copy);
-	run_resched(run, nr_pages);
-}
-
-/*
- * Help until others hold all that is left. They hold one part each, which takes
- * less time than to fall asleep and to be woken.
- */
-static void run_help_chunk(struct migrator *m, struct migrate_chunk *chunk)
-{
-	u64 end;
-
-	while (!completion_done(&chunk->done) && m->help(m))
-		;
-	end = local_clock() + SPIN_NS;
-	while (!completion_done(&chunk->done) && !need_resched() &&
-	       local_clock() < end)
-		cpu_relax();
-}
-
-static void run_wait_chunk(struct migrate_run *run, struct migrate_chunk *chunk)
-{
-	struct migrator *m = run->state->m;
-
-	if (m->help)
-		run_help_chunk(m, chunk);
-	wait_for_completion(&chunk->done);
-}
-
-static void run_count_chunk(struct migrate_run *run, struct migrate_chunk *chunk)
-{
-	unsigned long bytes = chunk->copied_pages << PAGE_SHIFT;
-	struct migrator_stats *stats = run->state->m->stats;
-
-	migrate_offload_count(STAT_FOLIOS, chunk->copied_folios);
-	migrate_offload_count(STAT_BYTES, bytes);
-	atomic_long_add(chunk->copied_folios, &stats->folios);
-	atomic_long_add(bytes, &stats->bytes);
-}
-
-/* Finish the oldest chunk */
-static void run_remap_chunk(struct migrate_run *run)
-{
-	struct migrate_chunk *chunk = run_chunk(run, run->head);
-	struct migrate_slot *end = chunk->slots + chunk->nr_folios;
-	struct migrate_slot *slot;
-
-	run_wait_chunk(run, chunk);
-	trace_migrate_offload_remap(run->head, chunk->nr_folios,
-				    chunk->nr_pages, run->nr_pages);
-	for (slot = chunk->slots; slot < end; slot++)
-		run_remap_folio(run, chunk, slot);
-	run_count_chunk(run, chunk);
-	run->nr_pages -= chunk->nr_pages;
-	run->full = false;
-	run->head++;
-}
-
-static bool run_superseded(struct migrate_run *run)
-{
-	return rcu_access_pointer(migrate_offload_state) != run->state;
-}
-
-static bool run_can_unmap(struct migrate_run *run)
-{
-	struct folio *src;
-
 	/* Who unregisters the migrator waits for this window only */
-	run->stop |= run_superseded(run);
-	if (run->stop || list_empty(run->from))
+	p->stop |= pipeline_superseded(p);
+	if (p->stop || !pipeline_has_stock(p))
 		return false;
 	/* What the engine has no room for would be inaccessible for nothing */
-	if (run->full || run->tail - run->head == run->state->nr_chunks)
+	if (p->engine_full || p->tail - p->head == p->state->nr_chunks)
 		return false;
-	src = list_first_entry(run->from, struct folio, lru);
-	return run_has_room(run, folio_nr_pages(src));
+	return pipeline_has_room(p, folio_nr_pages(p->next_src));
 }
 
-static void run_pipeline(struct migrate_run *run)
+static void pipeline_flow(struct migrate_pipeline *p)
 {
+	p->next_dst = list_first_entry(&p->dsts, struct folio, lru);
 	for (;;) {
 		/* Ask once: the answer may change at any time */
-		if (run_can_unmap(run)) {
-			if (run_unmap_chunk(run))
-				run_submit_chunk(run);
-		} else if (run->head != run->tail) {
-			run_remap_chunk(run);
-		} else {
+		if (pipeline_can_unmap(p)) {
+			if (pipeline_unmap_chunk(p))
+				pipeline_submit_chunk(p);
+		} else if (p->head != p->tail) {
+			pipeline_remap_chunk(p);
+		} else if (p->stop || p->no_memory || !pipeline_stock(p)) {
 			break;
 		}
 		/* Make accessible what is ready, or will not be without us */
-		while (run->head != run->tail &&
-		       (run->alone ||
-			completion_done(&run_chunk(run, run->head)->done)))
-			run_remap_chunk(run);
+		while (p->head != p->tail &&
+		       (p->engine_idle ||
+			completion_done(&pipeline_chunk(p, p->head)->done)))
+			pipeline_remap_chunk(p);
 	}
+	pipeline_put_stock(p);
 	/* Folios that could not be unmapped may have others' flushes pending */
 	try_to_unmap_flush();
 }
 
-/* Is the call large enough, and allowed to use the engine? */
+/* --- the call --- */
+
+/* Is the engine there, and the call large enough and allowed to use it? */
 static bool state_wants(const struct migrate_offload_state *state,
 			struct list_head *from, enum migrate_reason reason)
 {
 	unsigned long bytes = 0;
 	struct folio *folio;
 
-	if (!(state->reasons & BIT(reason)))
+	if (!(state->reasons & BIT(reason)) ||
+	    !migrate_offload_in_service(state))
 		return false;
 	list_for_each_entry(folio, from, lru) {
 		bytes += folio_size(folio);
@@ -458,32 +663,52 @@ static void state_put_window(struct migrate_offload_state *state,
 	spin_unlock(&state->lock);
 }
 
-static void run_call(struct migrate_run *run)
+static void pipeline_run(struct migrate_pipeline *p)
 {
-	trace_migrate_offload_begin(run->state->m->name, run->call.reason);
-	run_pipeline(run);
+	trace_migrate_offload_begin(p->state->m->name, p->call.reason);
+	pipeline_flow(p);
+	list_splice(&p->to_linux, p->from);
 	migrate_offload_count(STAT_CALLS, 1);
-	migrate_offload_count(STAT_LEFT, list_count_nodes(&run->left));
-	trace_migrate_offload_end(run->state->m->name, run->call.reason,
-				  run->nr_succeeded);
-	list_splice(&run->left, run->from);
+	migrate_offload_count(STAT_LEFT, list_count_nodes(p->from));
+	trace_migrate_offload_end(p->state->m->name, p->call.reason,
+				  p->nr_succeeded);
 }
 
-void __migrate_offload_pages(struct list_head *from,
-			     new_folio_t get_new_folio,
-			     free_folio_t put_new_folio, unsigned long private,
-			     enum migrate_reason reason, int *nr_succeeded,
-			     int *nr_thp_succeeded)
+/* Return: how many folios will not be migrated; they are on @ret_folios now */
+static int pipeline_result(struct migrate_pipeline *p,
+			   struct list_head *ret_folios,
+			   struct migrate_offload_result *result)
 {
-	struct migrate_run run = {
+	struct folio *folio;
+	int nr_failed = 0;
+
+	list_for_each_entry(folio, &p->poisoned, lru) {
+		result->nr_failed_pages += folio_nr_pages(folio);
+		nr_failed++;
+	}
+	list_splice_tail(&p->poisoned, ret_folios);
+	result->nr_succeeded = p->nr_succeeded;
+	result->nr_thp_succeeded = p->nr_thp_succeeded;
+	return nr_failed;
+}
+
+int __migrate_offload_pages(struct list_head *from, struct list_head *ret_folios,
+			    new_folio_t get_new_folio,
+			    free_folio_t put_new_folio, unsigned long private,
+			    enum migrate_reason reason,
+			    struct migrate_offload_result *result)
+{
+	struct migrate_pipeline p = {
 		.from = from,
-		.left = LIST_HEAD_INIT(run.left),
+		.dsts = LIST_HEAD_INIT(p.dsts),
+		.to_linux = LIST_HEAD_INIT(p.to_linux),
+		.poisoned = LIST_HEAD_INIT(p.poisoned),
 		.call = {
 			.get_new_folio = get_new_folio,
 			.put_new_folio = put_new_folio,
 			.private = private,
 			.reason = reason,
-			.left = &run.left,
+			.to_linux = &p.to_linux,
 		},
 	};
 	struct migrate_offload_state *state;
@@ -493,16 +718,17 @@ void __migrate_offload_pages(struct list_head *from,
 	state = srcu_dereference(migrate_offload_state, &migrate_offload_srcu);
 	if (!state || !state_wants(state, from, reason))
 		goto unlock;
-	run.window = state_get_window(state);
-	if (!run.window) {
+	p.window = state_get_window(state);
+	if (!p.window) {
 		migrate_offload_count(STAT_FALLBACK_BUSY, 1);
 		goto unlock;
 	}
-	run.state = state;
-	run_call(&run);
-	state_put_window(state, run.window);
-	*nr_succeeded += run.nr_succeeded;
-	*nr_thp_succeeded += run.nr_thp_succeeded;
+	p.state = state;
+	pipeline_run(&p);
+	/* Not if an engine still uses it */
+	if (p.window)
+		state_put_window(state, p.window);
 unlock:
 	srcu_read_unlock(&migrate_offload_srcu, idx);
+	return pipeline_result(&p, ret_folios, result);
 }

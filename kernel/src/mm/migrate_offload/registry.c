@@ -23,6 +23,11 @@
 #define DEFAULT_CHUNK_PAGES	128UL
 /* Fewer bytes are moved before an engine has been woken */
 #define DEFAULT_MIN_BYTES	SZ_256K
+/*
+ * Many times what the slowest engine of use needs for a window, and shorter than
+ * what people or the timers of networks notice.
+ */
+#define DEFAULT_DEADLINE_MS	100UL
 /* Memory for all windows of a state */
 #define MAX_WINDOW_POOL_BYTES	SZ_16M
 
@@ -43,14 +48,18 @@ static struct migrate_offload_state *current_state(void)
 					 lockdep_is_held(&registry_lock));
 }
 
+void migrate_window_free(struct migrate_window *window)
+{
+	kvfree(window->slots);
+	kvfree(window);
+}
+
 static void state_free(struct migrate_offload_state *state)
 {
 	struct migrate_window *window, *next;
 
-	list_for_each_entry_safe(window, next, &state->free, node) {
-		kvfree(window->slots);
-		kvfree(window);
-	}
+	list_for_each_entry_safe(window, next, &state->free, node)
+		migrate_window_free(window);
 	kfree(state);
 }
 
@@ -77,6 +86,7 @@ static int state_add_window(struct migrate_offload_state *state)
 			  GFP_KERNEL);
 	if (!window)
 		return -ENOMEM;
+	window->nr_chunks = state->nr_chunks;
 	window->slots = kvcalloc(state->nr_chunks * state->chunk_pages,
 				 sizeof(*window->slots), GFP_KERNEL);
 	if (!window->slots) {
@@ -128,6 +138,7 @@ static void state_set_limits(struct migrate_offload_state *state,
 		auto_window(&limits, state->chunk_pages);
 	state->stripe_bytes = s->stripe_bytes ?:
 		max(PAGE_ALIGN(limits.stripe_bytes), PAGE_SIZE);
+	state->deadline = msecs_to_jiffies(s->deadline_ms ?: DEFAULT_DEADLINE_MS);
 	state->nr_chunks = DIV_ROUND_UP(state->window_pages,
 					state->chunk_pages);
 }
@@ -181,27 +192,50 @@ static struct migrator *find_migrator(const char *name)
 	return NULL;
 }
 
+static int migrator_start(struct migrator *m)
+{
+	int error = 0;
+
+	if (!try_module_get(m->owner))
+		return -ENODEV;
+	if (m->start)
+		error = m->start(m);
+	if (error)
+		module_put(m->owner);
+	return error;
+}
+
+/* No call uses it any more */
+static void migrator_stop(struct migrator *m)
+{
+	if (m->stop)
+		m->stop(m);
+	module_put(m->owner);
+}
+
 static int activate(struct migrator *m)
 {
 	struct migrate_offload_state *state = current_state();
 	struct migrator *old = state ? state->m : NULL;
+	int error;
 
 	if (m == old)
 		return 0;
 	if (!m) {
 		state_publish(NULL);
 	} else {
-		if (!try_module_get(m->owner))
-			return -ENODEV;
+		error = migrator_start(m);
+		if (error)
+			return error;
 		state = state_create(m, &settings);
 		if (IS_ERR(state)) {
-			module_put(m->owner);
+			migrator_stop(m);
 			return PTR_ERR(state);
 		}
 		state_publish(state);
 	}
 	if (old)
-		module_put(old->owner);
+		migrator_stop(old);
 	return 0;
 }
 
@@ -213,7 +247,7 @@ static int activate(struct migrator *m)
  * use the previous one are closed.
  *
  * Return: 0, -ENOENT if there is no such migrator, -ENODEV if it is leaving,
- * -ENOMEM; on error nothing has changed.
+ * -ENOMEM, or what its start() says; on error nothing has changed.
  */
 int migrate_offload_activate(const char *name)
 {
@@ -238,6 +272,54 @@ ssize_t migrate_offload_show_active(char *buf)
 	len = sysfs_emit(buf, "%s\n", state ? state->m->name : "none");
 	mutex_unlock(&registry_lock);
 	return len;
+}
+
+/*
+ * Does the engine take copies? Not while one of them is overdue, or if it says
+ * itself that it cannot.
+ */
+bool migrate_offload_in_service(const struct migrate_offload_state *state)
+{
+	struct migrator *m = state->m;
+
+	return !atomic_long_read(&m->stats->overdue) &&
+	       (!m->in_service || m->in_service(m));
+}
+
+/**
+ * migrate_offload_replace_windows() - make up for windows that were retired
+ *
+ * Return: false if they cannot be replaced yet: the engine is out of service,
+ * and a new one might be lost as well, or there is no memory.
+ */
+bool migrate_offload_replace_windows(void)
+{
+	struct migrate_offload_state *state;
+	bool lost;
+
+	mutex_lock(&registry_lock);
+	state = current_state();
+	lost = state && READ_ONCE(state->lost_window);
+	if (lost && !atomic_long_read(&state->m->stats->overdue)) {
+		state = state_create(state->m, &settings);
+		lost = IS_ERR(state);
+		if (!lost)
+			state_publish(state);
+	}
+	mutex_unlock(&registry_lock);
+	return !lost;
+}
+
+ssize_t migrate_offload_show_in_service(char *buf)
+{
+	struct migrate_offload_state *state;
+	bool in_service;
+
+	mutex_lock(&registry_lock);
+	state = current_state();
+	in_service = state && migrate_offload_in_service(state);
+	mutex_unlock(&registry_lock);
+	return sysfs_emit(buf, "%d\n", in_service);
 }
 
 ssize_t migrate_offload_show_available(char *buf)
@@ -268,6 +350,8 @@ static bool settings_valid(const struct migrate_offload_settings *s)
 	    s->chunk_pages > MIGRATE_OFFLOAD_MAX_WINDOW)
 		return false;
 	if (s->window_pages && s->chunk_pages > s->window_pages)
+		return false;
+	if (s->deadline_ms > MIGRATE_OFFLOAD_MAX_DEADLINE_MS)
 		return false;
 	return PAGE_ALIGNED(s->stripe_bytes);
 }
@@ -350,8 +434,10 @@ EXPORT_SYMBOL_GPL(migrate_offload_register);
  * @m: a registered migrator
  *
  * If it is the active one, none is active afterwards. Sleeps until the windows
- * that use it are closed: when it returns nothing is in flight and no callback
- * will be called.
+ * that use it are closed, which takes no longer than a deadline: when it returns
+ * no callback will be called, and nothing is in flight but copies that are
+ * overdue. The core keeps what they use; it is for the migrator not to go before
+ * its engine has ended them.
  */
 void migrate_offload_unregister(struct migrator *m)
 {

@@ -36,6 +36,14 @@ static ssize_t active_store(struct kobject *kobj, struct kobj_attribute *attr,
 
 static struct kobj_attribute active_attr = __ATTR_RW(active);
 
+static ssize_t in_service_show(struct kobject *kobj,
+			       struct kobj_attribute *attr, char *buf)
+{
+	return migrate_offload_show_in_service(buf);
+}
+
+static struct kobj_attribute in_service_attr = __ATTR_RO(in_service);
+
 static ssize_t available_show(struct kobject *kobj, struct kobj_attribute *attr,
 			      char *buf)
 {
@@ -154,6 +162,10 @@ static struct setting_attribute stripe_bytes_attr = {
 	SETTING_ATTR(stripe_bytes), SETTING_OFFSET(stripe_bytes)
 };
 
+static struct setting_attribute deadline_ms_attr = {
+	SETTING_ATTR(deadline_ms), SETTING_OFFSET(deadline_ms)
+};
+
 static ssize_t inaccessible_enabled_show(struct kobject *kobj,
 					 struct kobj_attribute *attr, char *buf)
 {
@@ -199,12 +211,14 @@ static struct kobj_attribute inaccessible_us_attr = __ATTR_RO(inaccessible_us);
 
 static struct attribute *root_attrs[] = {
 	&active_attr.attr,
+	&in_service_attr.attr,
 	&available_attr.attr,
 	&reasons_attr.attr,
 	&min_bytes_attr.attr.attr,
 	&window_pages_attr.attr.attr,
 	&chunk_pages_attr.attr.attr,
 	&stripe_bytes_attr.attr.attr,
+	&deadline_ms_attr.attr.attr,
 	&inaccessible_enabled_attr.attr,
 	&inaccessible_us_attr.attr,
 	NULL
@@ -282,11 +296,13 @@ static struct migrator_attribute migrator_##_name##_attr = {		\
 MIGRATOR_ATTR(folios);
 MIGRATOR_ATTR(bytes);
 MIGRATOR_ATTR(errors);
+MIGRATOR_ATTR(overdue);
 
 static struct attribute *migrator_attrs[] = {
 	&migrator_folios_attr.attr,
 	&migrator_bytes_attr.attr,
 	&migrator_errors_attr.attr,
+	&migrator_overdue_attr.attr,
 	NULL
 };
 ATTRIBUTE_GROUPS(migrator);

@@ -32,11 +32,18 @@ static char *losing;
 module_param(losing, charp, 0444);
 MODULE_PARM_DESC(losing, "function that loses its first interrupt (default: none)");
 
+static char *erring;
+module_param(erring, charp, 0444);
+MODULE_PARM_DESC(erring, "function whose 41st copy fails (default: none)");
+
 #define PT_TEST_LEN	SZ_64K
 #define PT_TEST_SOURCE	0x5a
 #define PT_TEST_TARGET	0xa5
 #define PT_TEST_WAIT	(10 * HZ)
 #define PT_TEST_COPIES	2000
+/* More than twice what the ring holds, of which one fails in the middle */
+#define PT_TEST_GROUP	80
+#define PT_TEST_BAD	40
 
 struct pt_test {
 	struct dma_chan *chan;
@@ -170,6 +177,94 @@ static void failed_copy_is_reported(struct kunit *test)
 	KUNIT_EXPECT_TRUE(test, pt_test_target_is(t, PT_TEST_SOURCE));
 }
 
+struct pt_test_page {
+	struct pt_test *t;
+	enum dmaengine_tx_result result;
+	int calls;
+	int turn;
+};
+
+static void pt_test_page_callback(void *param,
+				  const struct dmaengine_result *result)
+{
+	struct pt_test_page *page = param;
+
+	page->result = result->result;
+	page->calls++;
+	page->turn = atomic_inc_return(&page->t->callbacks);
+	if (page->turn == PT_TEST_GROUP)
+		complete(&page->t->done);
+}
+
+/* A group of small copies, all of them issued at once */
+static void pt_test_submit_group(struct kunit *test, struct pt_test *t,
+				 struct pt_test_page *pages)
+{
+	struct dma_async_tx_descriptor *tx;
+	size_t at;
+	int i;
+
+	for (i = 0; i < PT_TEST_GROUP; i++) {
+		at = i * SZ_512;
+		pages[i].t = t;
+		tx = dmaengine_prep_dma_memcpy(t->chan, t->dst_dma + at,
+					       t->src_dma + at, SZ_512,
+					       DMA_PREP_INTERRUPT |
+					       DMA_CTRL_ACK);
+		KUNIT_ASSERT_NOT_NULL(test, tx);
+		tx->callback_result = pt_test_page_callback;
+		tx->callback_param = &pages[i];
+		dmaengine_submit(tx);
+	}
+	dma_async_issue_pending(t->chan);
+}
+
+static void each_copy_of_a_group_has_its_own_result(struct kunit *test)
+{
+	struct pt_test *t = pt_test_take(test, erring);
+	struct pt_test_page *pages;
+	int i;
+
+	pages = kunit_kcalloc(test, PT_TEST_GROUP, sizeof(*pages), GFP_KERNEL);
+	KUNIT_ASSERT_NOT_NULL(test, pages);
+	pt_test_submit_group(test, t, pages);
+	KUNIT_ASSERT_TRUE(test, wait_for_completion_timeout(&t->done,
+							    PT_TEST_WAIT));
+	for (i = 0; i < PT_TEST_GROUP; i++) {
+		bool bad = i == PT_TEST_BAD;
+
+		KUNIT_EXPECT_EQ(test, 1, pages[i].calls);
+		KUNIT_EXPECT_EQ(test, i + 1, pages[i].turn);
+		KUNIT_EXPECT_EQ(test, bad,
+				pages[i].result != DMA_TRANS_NOERROR);
+		KUNIT_EXPECT_NULL(test, memchr_inv(t->dst + i * SZ_512,
+						   bad ? PT_TEST_TARGET :
+						   PT_TEST_SOURCE, SZ_512));
+	}
+}
+
+static void terminated_group_is_waited_for(struct kunit *test)
+{
+	struct pt_test *t = pt_test_take(test, good);
+	struct pt_test_page *pages;
+	int calls;
+
+	pages = kunit_kcalloc(test, PT_TEST_GROUP, sizeof(*pages), GFP_KERNEL);
+	KUNIT_ASSERT_NOT_NULL(test, pages);
+	pt_test_submit_group(test, t, pages);
+	KUNIT_EXPECT_EQ(test, 0, dmaengine_terminate_sync(t->chan));
+	calls = atomic_read(&t->callbacks);
+	memset(t->dst, PT_TEST_TARGET, PT_TEST_LEN);
+	msleep(100);
+	KUNIT_EXPECT_TRUE(test, pt_test_target_is(t, PT_TEST_TARGET));
+	KUNIT_EXPECT_EQ(test, calls, atomic_read(&t->callbacks));
+
+	reinit_completion(&t->done);
+	pt_test_copy(test, t);
+	KUNIT_EXPECT_EQ(test, DMA_TRANS_NOERROR, t->result);
+	KUNIT_EXPECT_TRUE(test, pt_test_target_is(t, PT_TEST_SOURCE));
+}
+
 static void interrupt_descriptor_works_if_offered(struct kunit *test)
 {
 	struct pt_test *t = pt_test_take(test, good);
@@ -256,6 +351,8 @@ static void copies_complete_once_while_polled(struct kunit *test)
 static struct kunit_case pt_test_cases[] = {
 	KUNIT_CASE(copy_arrives_whole),
 	KUNIT_CASE(failed_copy_is_reported),
+	KUNIT_CASE(each_copy_of_a_group_has_its_own_result),
+	KUNIT_CASE(terminated_group_is_waited_for),
 	KUNIT_CASE(interrupt_descriptor_works_if_offered),
 	KUNIT_CASE_SLOW(terminated_copy_is_waited_for),
 	KUNIT_CASE_SLOW(terminated_copy_may_lose_its_interrupt),

@@ -110,7 +110,9 @@ static enum dmaengine_tx_result softdma_copy(struct softdma_chan *c,
 {
 	void *src = softdma_va(c, d->src), *dst = softdma_va(c, d->dst);
 	bool fail_write = test_bit(SOFTDMA_WRITE_ERROR, &d->faults);
-	bool fail = fail_write || test_bit(SOFTDMA_READ_ERROR, &d->faults);
+	bool deny = test_bit(SOFTDMA_RESIDUE, &d->faults);
+	bool fail = fail_write || deny ||
+		    test_bit(SOFTDMA_READ_ERROR, &d->faults);
 	size_t end = fail ? d->len / 2 : d->len;
 
 	while (d->done < end) {
@@ -130,6 +132,8 @@ static enum dmaengine_tx_result softdma_copy(struct softdma_chan *c,
 	if (!fail)
 		return DMA_TRANS_NOERROR;
 	memset(dst + end, 0xdb, DIV_ROUND_UP(d->len - end, 2));
+	if (deny)
+		return DMA_TRANS_NOERROR;
 	return fail_write ? DMA_TRANS_WRITE_FAILED : DMA_TRANS_READ_FAILED;
 }
 
@@ -181,6 +185,13 @@ static void softdma_finish(struct softdma_chan *c, struct softdma_desc *d,
 	local_bh_enable();
 }
 
+static void softdma_wait_unstalled(struct softdma_chan *c,
+				   struct softdma_desc *d)
+{
+	wait_event_idle(softdma_unstall, softdma_gone(c) ||
+			softdma_unstalled(d->stall_epoch));
+}
+
 static void softdma_run(struct softdma_chan *c, struct softdma_desc *d)
 {
 	enum dmaengine_tx_result result;
@@ -195,12 +206,13 @@ static void softdma_run(struct softdma_chan *c, struct softdma_desc *d)
 	c->busy_until = end;
 
 	if (test_bit(SOFTDMA_STALL, &d->faults))
-		wait_event_idle(softdma_unstall, softdma_gone(c) ||
-				softdma_unstalled(d->stall_epoch));
+		softdma_wait_unstalled(c, d);
 	if (test_bit(SOFTDMA_LATE, &d->faults))
 		softdma_sleep_until(c, end);
 	result = softdma_gone(c) ? DMA_TRANS_ABORTED : softdma_copy(c, d);
 	softdma_sleep_until(c, end);
+	if (test_bit(SOFTDMA_LOST_IRQ, &d->faults))
+		softdma_wait_unstalled(c, d);
 	softdma_finish(c, d, result);
 }
 
@@ -489,7 +501,7 @@ static int softdma_probe(struct platform_device *pdev)
 	return 0;
 }
 
-/* Only when the module goes, hence when no channel is in use */
+/* Clients give their channels back before; dmaengine warns of those who do not */
 static void softdma_remove(struct platform_device *pdev)
 {
 	struct softdma_dev *sd = platform_get_drvdata(pdev);
@@ -505,7 +517,6 @@ static struct platform_driver softdma_driver = {
 	.remove = softdma_remove,
 	.driver = {
 		.name = "softdma",
-		.suppress_bind_attrs = true,
 	},
 };
 

@@ -9,6 +9,9 @@
  * read_error	the copy fails half way; the destination is left with new,
  *		wrong and old bytes
  * write_error	the same, reported as a failed write
+ * residue	the same, reported as a success that left half of the bytes
+ * lost_irq	all is copied, but nobody is told until stall_release is written;
+ *		the channel is blocked meanwhile
  * stall	nothing is copied until stall_release is written; the channel
  *		is blocked meanwhile
  * late		nothing is copied for late_ms; then all is
@@ -78,6 +81,8 @@ static ktime_t softdma_copy_time(size_t len)
 enum softdma_fault_id {
 	SOFTDMA_READ_ERROR,
 	SOFTDMA_WRITE_ERROR,
+	SOFTDMA_RESIDUE,
+	SOFTDMA_LOST_IRQ,
 	SOFTDMA_STALL,
 	SOFTDMA_LATE,
 	SOFTDMA_SWAP,
@@ -197,6 +202,10 @@ SOFTDMA_EVERY(read_error, SOFTDMA_READ_ERROR, "cannot read its source");
 SOFTDMA_INJECTED(read_error, SOFTDMA_READ_ERROR);
 SOFTDMA_EVERY(write_error, SOFTDMA_WRITE_ERROR, "cannot write its destination");
 SOFTDMA_INJECTED(write_error, SOFTDMA_WRITE_ERROR);
+SOFTDMA_EVERY(residue, SOFTDMA_RESIDUE, "copies half, and says success with a residue");
+SOFTDMA_INJECTED(residue, SOFTDMA_RESIDUE);
+SOFTDMA_EVERY(lost_irq, SOFTDMA_LOST_IRQ, "ends unheard until stall_release is written");
+SOFTDMA_INJECTED(lost_irq, SOFTDMA_LOST_IRQ);
 SOFTDMA_EVERY(stall, SOFTDMA_STALL, "blocks its channel until stall_release is written");
 SOFTDMA_INJECTED(stall, SOFTDMA_STALL);
 SOFTDMA_EVERY(late, SOFTDMA_LATE, "starts late_ms late");

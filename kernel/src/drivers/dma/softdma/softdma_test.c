@@ -338,6 +338,7 @@ struct softdma_test_error {
 static const struct softdma_test_error softdma_test_errors[] = {
 	{ SOFTDMA_READ_ERROR, DMA_TRANS_READ_FAILED, "read" },
 	{ SOFTDMA_WRITE_ERROR, DMA_TRANS_WRITE_FAILED, "write" },
+	{ SOFTDMA_RESIDUE, DMA_TRANS_NOERROR, "residue" },
 };
 
 KUNIT_ARRAY_PARAM_DESC(softdma_test_error, softdma_test_errors, name);
@@ -409,6 +410,23 @@ static void stalled_copy_waits_for_its_release(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, 1, copy[0].turn);
 	KUNIT_EXPECT_EQ(test, DMA_TRANS_NOERROR, copy[0].result.result);
 	softdma_test_expect(test, 0, 0, SZ_8K);
+}
+
+static void lost_interrupt_delays_the_word_not_the_copy(struct kunit *test)
+{
+	struct softdma_test *t = test->priv;
+	struct softdma_test_copy copy;
+
+	softdma_test_fault(SOFTDMA_LOST_IRQ, 1);
+	softdma_test_submit(test, &copy, 0, 0, SZ_4K);
+	dma_async_issue_pending(t->chan);
+	KUNIT_EXPECT_EQ(test, 0,
+			wait_for_completion_timeout(&copy.done, HZ / 10));
+	softdma_test_expect(test, 0, 0, SZ_4K);
+	softdma_release_stalled();
+	softdma_test_wait(test, &copy);
+	KUNIT_EXPECT_EQ(test, DMA_TRANS_NOERROR, copy.result.result);
+	KUNIT_EXPECT_EQ(test, 0, copy.result.residue);
 }
 
 static void late_copy_writes_late(struct kunit *test)
@@ -580,6 +598,7 @@ static struct kunit_case softdma_test_cases[] = {
 			 softdma_test_error_gen_params),
 	KUNIT_CASE(poisoned_source_is_a_read_error),
 	KUNIT_CASE(stalled_copy_waits_for_its_release),
+	KUNIT_CASE(lost_interrupt_delays_the_word_not_the_copy),
 	KUNIT_CASE(late_copy_writes_late),
 	KUNIT_CASE(swapped_neighbours_complete_out_of_order),
 	KUNIT_CASE(full_ring_refuses_until_a_copy_completes),

@@ -2,23 +2,50 @@
 /*
  * dcbm: the DMA channels
  *
- * They are taken once, when the module is loaded. A channel is retired, never
- * to be used again, when it is stuck or errs too often; reload the module to
- * give it another chance.
+ * They are taken when dcbm becomes the active migrator, and given back when it
+ * is not any more, or when their driver leaves its device. A channel that errs
+ * again and again is retired until dcbm is chosen anew. One that was stuck is
+ * probed once its copies have ended after all, and comes back if it copies.
+ *
+ * live -> failed -> gone
+ *      -> stuck  -> live, gone
+ *      -> gone
  */
-#include <linux/cpu.h>
+#define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
+
 #include <linux/device.h>
+#include <linux/jiffies.h>
+#include <linux/percpu.h>
+#include <linux/sizes.h>
 #include <linux/slab.h>
-#include <linux/smp.h>
+#include <linux/wait.h>
 
 #include "dcbm.h"
 
+/* So much in a row goes to one channel: small folios share an interrupt */
+#define DCBM_RUN_BYTES	SZ_64K
+
 LIST_HEAD(dcbm_chans);
-static unsigned int dcbm_nr_chans;
+atomic_t dcbm_nr_live;
+DECLARE_WAIT_QUEUE_HEAD(dcbm_idle);
 
-/* --- taking and releasing --- */
+/* Protects what follows, and the writing of dcbm_chans */
+static DEFINE_MUTEX(dcbm_lock);
+static DECLARE_BITMAP(dcbm_ids, DCBM_MAX_CHANNELS);
+static bool dcbm_active;
 
-static bool dcbm_add_channel(struct dma_chan *chan, bool public)
+/* Where the next small folio of this CPU goes; a hint */
+struct dcbm_run {
+	struct dcbm_chan *chan;
+	int node;
+	size_t left;
+};
+
+static DEFINE_PER_CPU(struct dcbm_run, dcbm_run);
+
+/* --- taking --- */
+
+static struct dcbm_chan *dcbm_new_channel(struct dma_chan *chan)
 {
 	int node = dev_to_node(chan->device->dev);
 	struct dcbm_chan *c;
@@ -27,12 +54,12 @@ static bool dcbm_add_channel(struct dma_chan *chan, bool public)
 	c = kvzalloc_node(struct_size(c, parts, dcbm_queue_depth), GFP_KERNEL,
 			  node);
 	if (!c)
-		return false;
-	c->id = dcbm_nr_chans++;
+		return NULL;
+	c->id = find_first_zero_bit(dcbm_ids, DCBM_MAX_CHANNELS);
 	c->chan = chan;
-	c->dev = dmaengine_get_dma_device(chan);
+	c->dev = get_device(dmaengine_get_dma_device(chan));
+	strscpy(c->name, dma_chan_name(chan));
 	c->node = node;
-	c->public = public;
 	c->state = DCBM_LIVE;
 	spin_lock_init(&c->submit_lock);
 	spin_lock_init(&c->lock);
@@ -43,118 +70,288 @@ static bool dcbm_add_channel(struct dma_chan *chan, bool public)
 		c->parts[i].chan = c;
 		list_add_tail(&c->parts[i].node, &c->free);
 	}
-	list_add_tail(&c->link, &dcbm_chans);
-	return true;
+	return c;
 }
 
-static void dcbm_take_exclusive(unsigned int max)
+static void dcbm_free_channel(struct dcbm_chan *c)
 {
+	lockdep_assert_held(&dcbm_lock);
+	list_del_rcu(&c->link);
+	__clear_bit(c->id, dcbm_ids);
+	synchronize_rcu();
+	put_device(c->dev);
+	kvfree(c);
+}
+
+static bool dcbm_of_device(struct dma_chan *chan, void *dev)
+{
+	return chan->device->dev == dev;
+}
+
+/* The device's lock is held: no driver comes or goes */
+static void dcbm_take_device(struct device *dev)
+{
+	struct dcbm_chan *c;
 	struct dma_chan *chan;
 	dma_cap_mask_t mask;
 
+	lockdep_assert_held(&dcbm_lock);
 	dma_cap_zero(mask);
 	dma_cap_set(DMA_MEMCPY, mask);
-	while (dcbm_nr_chans < max) {
-		chan = dma_request_chan_by_mask(&mask);
-		if (IS_ERR(chan))
-			break;
-		if (!dcbm_add_channel(chan, false)) {
+	while (bitmap_weight(dcbm_ids, DCBM_MAX_CHANNELS) < dcbm_max_channels) {
+		chan = dma_request_channel(mask, dcbm_of_device, dev);
+		if (!chan)
+			return;
+		c = dcbm_new_channel(chan);
+		if (!c) {
 			dma_release_channel(chan);
-			break;
+			return;
 		}
+		__set_bit(c->id, dcbm_ids);
+		atomic_inc(&dcbm_nr_live);
+		list_add_tail_rcu(&c->link, &dcbm_chans);
 	}
 }
 
-static void dcbm_find_public(void *chan)
-{
-	*(struct dma_chan **)chan = dma_find_channel(DMA_MEMCPY);
-}
+struct dcbm_device {
+	struct list_head node;
+	struct device *dev;
+	bool good;
+};
 
-static bool dcbm_has_channel(struct dma_chan *chan)
+/* Note the channel's device; the channel itself is not wanted yet */
+static bool dcbm_note_device(struct dma_chan *chan, void *param)
 {
-	struct dcbm_chan *c;
+	struct list_head *devices = param;
+	struct dcbm_device *d;
+	const char *why;
 
-	list_for_each_entry(c, &dcbm_chans, link)
-		if (c->chan == chan)
-			return true;
+	list_for_each_entry(d, devices, node)
+		if (d->dev == chan->device->dev)
+			return false;
+	d = kmalloc(sizeof(*d), GFP_KERNEL);
+	if (!d)
+		return false;
+	d->dev = get_device(chan->device->dev);
+	d->good = dcbm_may_use(chan, &why);
+	if (why)
+		dev_notice(d->dev, "dcbm: channels of %s are not used: %s\n",
+			   d->dev->driver ? d->dev->driver->name : "nobody",
+			   why);
+	list_add_tail(&d->node, devices);
 	return false;
 }
 
-/* dmaengine gives each CPU one of the public channels */
-static void dcbm_take_public(unsigned int max)
+/**
+ * dcbm_take_channels - take memcpy channels that nobody uses and that may be used
+ *
+ * Return: how many are in service.
+ */
+unsigned int dcbm_take_channels(void)
+{
+	struct dcbm_device *d, *next;
+	dma_cap_mask_t mask;
+	LIST_HEAD(devices);
+
+	mutex_lock(&dcbm_lock);
+	WRITE_ONCE(dcbm_active, true);
+	mutex_unlock(&dcbm_lock);
+
+	dma_cap_zero(mask);
+	dma_cap_set(DMA_MEMCPY, mask);
+	dma_request_channel(mask, dcbm_note_device, &devices);
+
+	list_for_each_entry_safe(d, next, &devices, node) {
+		/* A driver that leaves has told us, or does so after this */
+		device_lock(d->dev);
+		mutex_lock(&dcbm_lock);
+		if (d->good)
+			dcbm_take_device(d->dev);
+		mutex_unlock(&dcbm_lock);
+		device_unlock(d->dev);
+		put_device(d->dev);
+		list_del(&d->node);
+		kfree(d);
+	}
+	return atomic_read(&dcbm_nr_live);
+}
+
+/* --- releasing --- */
+
+static void dcbm_set_state(struct dcbm_chan *c, enum dcbm_state state)
+{
+	lockdep_assert_held(&c->lock);
+	atomic_add((state == DCBM_LIVE) - (c->state == DCBM_LIVE),
+		   &dcbm_nr_live);
+	WRITE_ONCE(c->state, state);
+}
+
+/* Nothing is in flight, and nothing can be: the state is DCBM_GONE */
+static void dcbm_release(struct dcbm_chan *c)
 {
 	struct dma_chan *chan;
-	int cpu;
 
-	dmaengine_get();
-	cpus_read_lock();
-	for_each_online_cpu(cpu) {
-		if (dcbm_nr_chans == max)
-			break;
-		chan = NULL;
-		smp_call_function_single(cpu, dcbm_find_public, &chan, 1);
-		if (chan && !dcbm_has_channel(chan))
-			dcbm_add_channel(chan, true);
-	}
-	cpus_read_unlock();
+	/* Whoever was about to issue has done so */
+	spin_lock(&c->submit_lock);
+	chan = c->chan;
+	c->chan = NULL;
+	c->unissued = false;
+	spin_unlock(&c->submit_lock);
+	/* Waits for callbacks, in whatever context they run */
+	dma_release_channel(chan);
 }
 
-/**
- * dcbm_take_channels - take memcpy channels of whatever engine has them
- * @max: at most so many
- * @exclusive: also take public channels for dcbm alone, if nobody uses them
- *
- * Return: how many; if none, there is nothing to release.
- */
-unsigned int dcbm_take_channels(unsigned int max, bool exclusive)
+static bool dcbm_gone_if_idle(struct dcbm_chan *c)
 {
-	if (exclusive)
-		dcbm_take_exclusive(max);
-	dcbm_take_public(max);
-	if (!exclusive)
-		dcbm_take_exclusive(max);
-	if (!dcbm_nr_chans)
-		dmaengine_put();
-	return dcbm_nr_chans;
+	bool idle;
+
+	spin_lock_irq(&c->lock);
+	idle = !c->in_flight && c->state != DCBM_GONE;
+	if (idle)
+		dcbm_set_state(c, DCBM_GONE);
+	spin_unlock_irq(&c->lock);
+	return idle;
 }
 
-/* Nothing is in flight on any of them */
-void dcbm_release_channels(void)
+static void dcbm_release_idle(void)
 {
 	struct dcbm_chan *c, *next;
 
+	lockdep_assert_held(&dcbm_lock);
 	list_for_each_entry_safe(c, next, &dcbm_chans, link) {
-		if (c->public)
-			dmaengine_synchronize(c->chan);
-		else
-			dma_release_channel(c->chan);
-		kvfree(c);
+		if (dcbm_gone_if_idle(c))
+			dcbm_release(c);
+		/* If its driver leaves, whoever sees to that frees it */
+		if (!c->chan)
+			dcbm_free_channel(c);
 	}
-	dmaengine_put();
+}
+
+/**
+ * dcbm_leave_channels - give all channels back
+ *
+ * Those with lost copies in flight are kept until these end.
+ */
+void dcbm_leave_channels(void)
+{
+	int cpu;
+
+	mutex_lock(&dcbm_lock);
+	WRITE_ONCE(dcbm_active, false);
+	for_each_possible_cpu(cpu)
+		per_cpu(dcbm_run, cpu).chan = NULL;
+	dcbm_release_idle();
+	mutex_unlock(&dcbm_lock);
+}
+
+/* Return: false if channels are to be given back as soon as they are idle */
+bool dcbm_is_active(void)
+{
+	return READ_ONCE(dcbm_active);
+}
+
+/* The last copies have ended: give back what was kept for them */
+void dcbm_reap(void)
+{
+	mutex_lock(&dcbm_lock);
+	if (!dcbm_active)
+		dcbm_release_idle();
+	mutex_unlock(&dcbm_lock);
+}
+
+static bool dcbm_is_idle(struct dcbm_chan *c)
+{
+	return !READ_ONCE(c->in_flight);
+}
+
+static bool dcbm_all_idle(void)
+{
+	struct dcbm_chan *c;
+	bool idle = true;
+
+	rcu_read_lock();
+	list_for_each_entry_rcu(c, &dcbm_chans, link)
+		idle &= dcbm_is_idle(c);
+	rcu_read_unlock();
+	return idle;
+}
+
+/* Wait until nothing is in flight on any channel */
+void dcbm_wait_idle(void)
+{
+	while (!wait_event_timeout(dcbm_idle, dcbm_all_idle(), 10 * HZ))
+		pr_warn("still waiting for copies to end\n");
+}
+
+/*
+ * Wait for what is in flight. If it does not end in time, it is lost, and the
+ * driver is told to stop.
+ */
+static void dcbm_drain(struct dcbm_chan *c)
+{
+	dcbm_issue(c);
+	if (wait_event_timeout(dcbm_idle, dcbm_is_idle(c),
+			       msecs_to_jiffies(dcbm_timeout_ms)))
+		return;
+	dcbm_lose_all(c);
+	if (!dmaengine_terminate_sync(c->chan))
+		dcbm_end_lost(c);
+}
+
+/* The device's channels that are not left yet, which nobody else sees to now */
+static void dcbm_collect_device(struct device *dev, struct list_head *leaving)
+{
+	struct dcbm_chan *c;
+
+	lockdep_assert_held(&dcbm_lock);
+	list_for_each_entry(c, &dcbm_chans, link) {
+		if (!c->chan || c->chan->device->dev != dev)
+			continue;
+		spin_lock_irq(&c->lock);
+		if (c->state != DCBM_GONE) {
+			dcbm_set_state(c, DCBM_GONE);
+			list_add_tail(&c->leaving, leaving);
+		}
+		spin_unlock_irq(&c->lock);
+	}
+}
+
+/**
+ * dcbm_leave_device - give a device's channels back
+ * @dev: its driver is about to leave it, and its lock is held
+ *
+ * Waits for what the channels have in flight; those of other devices go on. A
+ * driver that cannot stop a stuck channel is waited for.
+ */
+void dcbm_leave_device(struct device *dev)
+{
+	struct dcbm_chan *c, *next;
+	LIST_HEAD(leaving);
+
+	mutex_lock(&dcbm_lock);
+	dcbm_collect_device(dev, &leaving);
+	mutex_unlock(&dcbm_lock);
+
+	/* Channels of a device wait for each other: they share mappings */
+	list_for_each_entry(c, &leaving, leaving)
+		dcbm_drain(c);
+	list_for_each_entry(c, &leaving, leaving)
+		while (!wait_event_timeout(dcbm_idle, dcbm_is_idle(c), 10 * HZ))
+			dev_warn(c->dev, "dcbm: still waiting for %s\n",
+				 c->name);
+
+	mutex_lock(&dcbm_lock);
+	list_for_each_entry_safe(c, next, &leaving, leaving) {
+		dev_notice(c->dev, "dcbm: %s is given back: its driver leaves\n",
+			   c->name);
+		dcbm_release(c);
+		if (!dcbm_active)
+			dcbm_free_channel(c);
+	}
+	mutex_unlock(&dcbm_lock);
 }
 
 /* --- choosing --- */
-
-/**
- * dcbm_room - how many parts can be started now
- * @live: set to the number of channels that are in service
- *
- * Return: a number that may be outdated already.
- */
-unsigned int dcbm_room(unsigned int *live)
-{
-	unsigned int room = 0;
-	struct dcbm_chan *c;
-
-	*live = 0;
-	list_for_each_entry(c, &dcbm_chans, link) {
-		if (READ_ONCE(c->state) != DCBM_LIVE)
-			continue;
-		room += dcbm_queue_depth - READ_ONCE(c->in_flight);
-		++*live;
-	}
-	return room;
-}
 
 /* The least loaded channel; of several, one on the node */
 static struct dcbm_chan *dcbm_choose(int node, const unsigned long *tried)
@@ -177,33 +374,65 @@ static struct dcbm_chan *dcbm_choose(int node, const unsigned long *tried)
 	return best;
 }
 
+static struct dcbm_part *dcbm_get_part_of(struct dcbm_chan *c)
+{
+	struct dcbm_part *part = NULL;
+	unsigned long flags;
+
+	spin_lock_irqsave(&c->lock, flags);
+	if (c->state == DCBM_LIVE)
+		part = list_first_entry_or_null(&c->free, struct dcbm_part,
+						node);
+	if (part) {
+		list_del(&part->node);
+		WRITE_ONCE(c->in_flight, c->in_flight + 1);
+	}
+	spin_unlock_irqrestore(&c->lock, flags);
+	return part;
+}
+
+/* Others may use the same run at the same time: it is but a hint */
+static struct dcbm_part *dcbm_get_part_of_run(struct dcbm_run *run, int node,
+					      size_t size, unsigned long *tried)
+{
+	struct dcbm_chan *c = READ_ONCE(run->chan);
+	size_t left = READ_ONCE(run->left);
+
+	if (!c || left < size || READ_ONCE(run->node) != node ||
+	    __test_and_set_bit(c->id, tried))
+		return NULL;
+	WRITE_ONCE(run->left, left - size);
+	return dcbm_get_part_of(c);
+}
+
 /**
  * dcbm_get_part - take a free part of the channel that suits best
  * @node: where the data go
+ * @size: of the part, if it is a whole folio, else 0
  * @tried: channels that are out of the question; the chosen one is added
  *
  * Return: the part, or NULL if no channel is left.
  */
-struct dcbm_part *dcbm_get_part(int node, unsigned long *tried)
+struct dcbm_part *dcbm_get_part(int node, size_t size, unsigned long *tried)
 {
+	struct dcbm_run *run = raw_cpu_ptr(&dcbm_run);
 	struct dcbm_part *part = NULL;
 	struct dcbm_chan *c;
-	unsigned long flags;
 
+	if (size)
+		part = dcbm_get_part_of_run(run, node, size, tried);
 	while (!part) {
 		c = dcbm_choose(node, tried);
 		if (!c)
 			return NULL;
 		__set_bit(c->id, tried);
-		spin_lock_irqsave(&c->lock, flags);
-		if (c->state == DCBM_LIVE)
-			part = list_first_entry_or_null(&c->free,
-							struct dcbm_part, node);
-		if (part) {
-			list_del(&part->node);
-			WRITE_ONCE(c->in_flight, c->in_flight + 1);
+		part = dcbm_get_part_of(c);
+		if (part && size) {
+			WRITE_ONCE(run->chan, c);
+			WRITE_ONCE(run->node, node);
+			WRITE_ONCE(run->left,
+				   DCBM_RUN_BYTES - min(size, DCBM_RUN_BYTES));
 		}
-		spin_unlock_irqrestore(&c->lock, flags);
 	}
 	return part;
 }
@@ -218,34 +447,61 @@ void dcbm_put_part(struct dcbm_part *part)
 	list_add(&part->node, &c->free);
 	WRITE_ONCE(c->in_flight, c->in_flight - 1);
 	spin_unlock_irqrestore(&c->lock, flags);
+	if (wq_has_sleeper(&dcbm_idle))
+		wake_up(&dcbm_idle);
+}
+
+/* --- retiring, and coming back --- */
+
+/* Called with the channel's lock held; what was in flight may be lost */
+void dcbm_retire(struct dcbm_chan *c, enum dcbm_state state)
+{
+	unsigned int wait = min(c->stuck, 6U);
+
+	if (state == DCBM_STUCK) {
+		c->stuck++;
+		/* Each time it must have been well for longer to be missed */
+		c->probe_at = jiffies +
+			      (msecs_to_jiffies(dcbm_timeout_ms) << wait);
+	}
+	dcbm_set_state(c, state);
+}
+
+/* Return: a part of a stuck channel if it is time to probe it, else NULL */
+struct dcbm_part *dcbm_get_probe(struct dcbm_chan *c)
+{
+	struct dcbm_part *part = NULL;
+
+	spin_lock_irq(&c->lock);
+	if (c->state == DCBM_STUCK && !c->in_flight &&
+	    time_after_eq(jiffies, c->probe_at)) {
+		part = list_first_entry(&c->free, struct dcbm_part, node);
+		list_del(&part->node);
+		WRITE_ONCE(c->in_flight, 1);
+	}
+	spin_unlock_irq(&c->lock);
+	return part;
+}
+
+/* A probe has ended */
+void dcbm_probed(struct dcbm_chan *c, bool good)
+{
+	bool back;
+
+	spin_lock_irq(&c->lock);
+	back = good && c->state == DCBM_STUCK;
+	if (back) {
+		c->errors_in_row = 0;
+		dcbm_set_state(c, DCBM_LIVE);
+	} else if (c->state == DCBM_STUCK) {
+		dcbm_retire(c, DCBM_STUCK);
+	}
+	spin_unlock_irq(&c->lock);
+	if (back)
+		dev_notice(c->dev, "dcbm: %s copies again\n", c->name);
 }
 
 /* --- running --- */
-
-/* Count a descriptor's result; retire the channel if it fails again and again */
-void dcbm_result(struct dcbm_chan *c, bool copied)
-{
-	bool retire = false;
-	unsigned long flags;
-
-	spin_lock_irqsave(&c->lock, flags);
-	if (copied) {
-		c->completed++;
-		c->errors_in_row = 0;
-	} else {
-		c->errors++;
-		c->errors_in_row++;
-		if (c->errors_in_row >= dcbm_max_errors &&
-		    c->state == DCBM_LIVE) {
-			WRITE_ONCE(c->state, DCBM_FAILED);
-			retire = true;
-		}
-	}
-	spin_unlock_irqrestore(&c->lock, flags);
-	if (retire)
-		dev_err(c->dev, "dcbm: %s retired after %u errors in a row\n",
-			dcbm_name(c), dcbm_max_errors);
-}
 
 /* Start what was submitted to the channel, by whomever */
 void dcbm_issue(struct dcbm_chan *c)
@@ -253,8 +509,10 @@ void dcbm_issue(struct dcbm_chan *c)
 	if (!READ_ONCE(c->unissued))
 		return;
 	spin_lock(&c->submit_lock);
-	WRITE_ONCE(c->unissued, false);
-	dma_async_issue_pending(c->chan);
+	if (c->unissued) {
+		WRITE_ONCE(c->unissued, false);
+		dma_async_issue_pending(c->chan);
+	}
 	spin_unlock(&c->submit_lock);
 }
 
@@ -264,17 +522,20 @@ int dcbm_channels_show(struct seq_file *m, void *unused)
 		[DCBM_LIVE] = "live",
 		[DCBM_FAILED] = "failed",
 		[DCBM_STUCK] = "stuck",
+		[DCBM_GONE] = "gone",
 	};
 	struct dcbm_chan *c;
 
 	seq_puts(m, "channel device node submitted completed errors in_flight state\n");
-	list_for_each_entry(c, &dcbm_chans, link) {
+	rcu_read_lock();
+	list_for_each_entry_rcu(c, &dcbm_chans, link) {
 		spin_lock_irq(&c->lock);
-		seq_printf(m, "%s %s %d %lu %lu %lu %u %s\n", dcbm_name(c),
+		seq_printf(m, "%s %s %d %lu %lu %lu %u %s\n", c->name,
 			   dev_name(c->dev), c->node, c->submitted,
 			   c->completed, c->errors, c->in_flight,
 			   state[c->state]);
 		spin_unlock_irq(&c->lock);
 	}
+	rcu_read_unlock();
 	return 0;
 }

@@ -8,10 +8,12 @@
  *                   folio and one to the module stay, until the channel ends
  *                   the part after all, or for ever
  *
- * Each part is mapped on its own. One mapping of the folio per device would
- * save a few calls, but several devices work on one folio, and the DMA API
- * does not let two of them have the same memory mapped for writing: with
- * bounce buffers the one that is unmapped last would undo the other's work.
+ * Parts of a folio that follow each other on channels of one device share a
+ * mapping, which the first of them owns. Nothing else is shared: no two devices
+ * have the same bytes mapped.
+ *
+ * A lost part may also go on reading. Its source is not kept: what is read from
+ * it then goes to a page that nobody uses.
  *
  * The maximum segment size of a device is about entries of scatterlists, of
  * which there are none here; drivers set it to 64 KiB by default, take larger
@@ -20,72 +22,135 @@
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
 #include <linux/dma-mapping.h>
+#include <linux/highmem.h>
+#include <linux/jiffies.h>
 #include <linux/module.h>
 #include <linux/workqueue.h>
 
 #include "dcbm.h"
 
+#define DCBM_PROBE_BYTE	0x5a
+
 static LLIST_HEAD(dcbm_late_parts);
-static DECLARE_WAIT_QUEUE_HEAD(dcbm_idle);
 
 /* --- DMA mapping --- */
 
-static int dcbm_map(struct dcbm_part *part, struct migrate_copy *copy,
-		    size_t start, size_t len)
+/* Map what @owner and those behind it that go to the same device will copy */
+static int dcbm_map(struct dcbm_part *owner, struct list_head *parts,
+		    struct folio *from, struct folio *to)
 {
-	struct page *src = folio_page(copy->src, start >> PAGE_SHIFT);
-	struct page *dst = folio_page(copy->dst, start >> PAGE_SHIFT);
-	struct device *dev = part->chan->dev;
+	struct page *src = folio_page(from, owner->start >> PAGE_SHIFT);
+	struct page *dst = folio_page(to, owner->start >> PAGE_SHIFT);
+	struct device *dev = owner->chan->dev;
+	struct dcbm_part *part = owner;
+	size_t len = 0;
+	int users = 0;
 
-	part->src_dma = dma_map_page(dev, src, 0, len, DMA_TO_DEVICE);
-	if (dma_mapping_error(dev, part->src_dma))
-		return -EIO;
-	part->dst_dma = dma_map_page(dev, dst, 0, len, DMA_FROM_DEVICE);
-	if (dma_mapping_error(dev, part->dst_dma)) {
-		dma_unmap_page(dev, part->src_dma, len, DMA_TO_DEVICE);
-		return -EIO;
+	list_for_each_entry_from(part, parts, node) {
+		if (part->chan->dev != dev)
+			break;
+		part->owner = owner;
+		len += part->len;
+		users++;
 	}
-	part->len = len;
+	owner->src_dma = dma_map_page(dev, src, 0, len, DMA_TO_DEVICE);
+	if (dma_mapping_error(dev, owner->src_dma))
+		goto error;
+	owner->dst_dma = dma_map_page(dev, dst, 0, len, DMA_FROM_DEVICE);
+	if (dma_mapping_error(dev, owner->dst_dma))
+		goto unmap;
+	owner->mapped = len;
+	atomic_set(&owner->users, users);
 	return 0;
+
+unmap:
+	dma_unmap_page(dev, owner->src_dma, len, DMA_TO_DEVICE);
+error:
+	list_for_each_entry_from(owner, parts, node)
+		owner->owner = NULL;
+	return -EIO;
 }
 
-static void dcbm_unmap(struct dcbm_part *part)
+static void dcbm_unmap(struct dcbm_part *owner)
 {
-	struct device *dev = part->chan->dev;
+	struct device *dev = owner->chan->dev;
 
-	dma_unmap_page(dev, part->dst_dma, part->len, DMA_FROM_DEVICE);
-	dma_unmap_page(dev, part->src_dma, part->len, DMA_TO_DEVICE);
+	dma_unmap_page(dev, owner->dst_dma, owner->mapped, DMA_FROM_DEVICE);
+	dma_unmap_page(dev, owner->src_dma, owner->mapped, DMA_TO_DEVICE);
+}
+
+/* The channel needs the part no more; an owner stays as long as its mapping */
+static void dcbm_free(struct dcbm_part *part)
+{
+	struct dcbm_part *owner = part->owner;
+
+	if (part != owner)
+		dcbm_put_part(part);
+	if (owner && atomic_dec_and_test(&owner->users)) {
+		dcbm_unmap(owner);
+		dcbm_put_part(owner);
+	}
 }
 
 /* --- the end --- */
 
-static void dcbm_free(struct dcbm_part *part)
+static bool dcbm_probe_is_good(struct dcbm_part *part)
 {
-	dcbm_put_part(part);
-	if (wq_has_sleeper(&dcbm_idle))
-		wake_up(&dcbm_idle);
+	void *found = folio_address(part->dst);
+
+	return !part->error && !memchr_inv(found, DCBM_PROBE_BYTE, PAGE_SIZE);
 }
 
 /* Process context: what lost parts held is given back */
 static void dcbm_end_late(struct work_struct *work)
 {
 	struct dcbm_part *part, *next;
+	unsigned int nr = 0;
 
 	llist_for_each_entry_safe(part, next, llist_del_all(&dcbm_late_parts),
 				  late) {
-		struct folio *dst = part->dst;
+		struct folio *dst = part->dst, *probe = part->probe;
+		struct dcbm_chan *c = part->chan;
+		bool good = probe && dcbm_probe_is_good(part);
 
-		dev_warn_ratelimited(part->chan->dev,
-				     "dcbm: %s ended a lost copy of %zu bytes\n",
-				     dcbm_name(part->chan), part->len);
-		dcbm_unmap(part);
+		if (!probe)
+			dev_warn_ratelimited(c->dev,
+					     "dcbm: %s ended a lost copy of %zu bytes\n",
+					     c->name, part->len);
+		if (probe)
+			dcbm_probed(c, good);
 		dcbm_free(part);
 		folio_put(dst);
-		module_put(THIS_MODULE);
+		if (probe)
+			folio_put(probe);
+		nr++;
 	}
+	dcbm_reap();
+	while (nr--)
+		module_put(THIS_MODULE);
 }
 
 static DECLARE_WORK(dcbm_late_work, dcbm_end_late);
+
+void dcbm_flush_late(void)
+{
+	flush_work(&dcbm_late_work);
+}
+
+/* Called with the channel's lock held. Return: true if it is retired by this */
+static bool dcbm_count(struct dcbm_chan *c, bool copied)
+{
+	if (copied) {
+		c->completed++;
+		c->errors_in_row = 0;
+		return false;
+	}
+	c->errors++;
+	if (++c->errors_in_row < dcbm_max_errors || c->state != DCBM_LIVE)
+		return false;
+	dcbm_retire(c, DCBM_FAILED);
+	return true;
+}
 
 /* The channel is done with the part: the one place where parts end */
 static void dcbm_end(struct dcbm_part *part, int error)
@@ -93,6 +158,7 @@ static void dcbm_end(struct dcbm_part *part, int error)
 	struct dcbm_chan *c = part->chan;
 	struct migrate_copy *copy;
 	unsigned long flags;
+	bool retired;
 
 	spin_lock_irqsave(&c->lock, flags);
 	copy = part->copy;
@@ -102,59 +168,90 @@ static void dcbm_end(struct dcbm_part *part, int error)
 	    !list_is_last(&part->node, &c->busy))
 		list_next_entry(part, node)->since = jiffies;
 	list_del(&part->node);
+	retired = dcbm_count(c, !error);
 	spin_unlock_irqrestore(&c->lock, flags);
 
-	dcbm_result(c, !error);
+	if (retired)
+		dev_err(c->dev, "dcbm: %s retired after %u errors in a row\n",
+			c->name, dcbm_max_errors);
 	if (!copy) {
+		part->error = error;
 		llist_add(&part->late, &dcbm_late_parts);
-		schedule_work(&dcbm_late_work);
+		queue_work(dcbm_wq, &dcbm_late_work);
 		return;
 	}
-	dcbm_unmap(part);
 	dcbm_free(part);
 	migrate_copy_done(copy, error);
+	if (!dcbm_is_active())
+		queue_work(dcbm_wq, &dcbm_late_work);
+}
+
+/* A channel may say that all is well, and yet that something is left */
+static bool dcbm_copied(const struct dmaengine_result *result)
+{
+	return result && result->result == DMA_TRANS_NOERROR &&
+	       !result->residue;
 }
 
 static void dcbm_callback(void *param, const struct dmaengine_result *result)
 {
 	struct dcbm_part *part = param;
-	int error = 0;
+	struct dcbm_chan *c = part->chan;
 
-	/* No word from the channel means that the part was not copied */
-	if (!result || result->result != DMA_TRANS_NOERROR) {
-		dev_err_ratelimited(part->chan->dev,
-				    "dcbm: %s cannot copy %zu bytes: result %d\n",
-				    dcbm_name(part->chan), part->len,
-				    result ? result->result : -1);
-		error = -EIO;
+	if (dcbm_copied(result)) {
+		dcbm_end(part, 0);
+		return;
 	}
-	dcbm_end(part, error);
+	dev_err_ratelimited(c->dev,
+			    "dcbm: %s cannot copy %zu bytes: result %d, residue %u\n",
+			    c->name, part->len, result ? result->result : -1,
+			    result ? result->residue : 0);
+	dcbm_end(part, -EIO);
 }
 
 /* --- the beginning --- */
 
-static int dcbm_start(struct dcbm_part *part, struct migrate_copy *copy)
+/* Called with the channel's submit_lock held */
+static struct dma_async_tx_descriptor *dcbm_prepare(struct dcbm_part *part)
 {
-	struct dcbm_chan *c = part->chan;
+	struct dcbm_part *owner = part->owner;
+	size_t offset = part->start - owner->start;
 	struct dma_async_tx_descriptor *tx;
+
+	tx = dmaengine_prep_dma_memcpy(part->chan->chan,
+				       owner->dst_dma + offset,
+				       owner->src_dma + offset, part->len,
+				       DMA_PREP_INTERRUPT | DMA_CTRL_ACK);
+	if (!tx)
+		return NULL;
+	tx->callback_result = dcbm_callback;
+	tx->callback_param = part;
+	return tx;
+}
+
+/*
+ * Return: false if the channel refuses; else the part is or will be ended, and
+ * @copy, which a probe has not, may be gone.
+ */
+static bool dcbm_start(struct dcbm_part *part, struct migrate_copy *copy)
+{
+	struct dma_async_tx_descriptor *tx = NULL;
+	struct dcbm_chan *c = part->chan;
 	unsigned long flags;
 	dma_cookie_t cookie;
 
 	spin_lock(&c->submit_lock);
-	tx = dmaengine_prep_dma_memcpy(c->chan, part->dst_dma, part->src_dma,
-				       part->len,
-				       DMA_PREP_INTERRUPT | DMA_CTRL_ACK);
+	/* From here on a channel that is being left is not used */
+	if (READ_ONCE(c->state) == (copy ? DCBM_LIVE : DCBM_STUCK))
+		tx = dcbm_prepare(part);
 	if (!tx) {
 		spin_unlock(&c->submit_lock);
-		return -EBUSY;
+		return false;
 	}
-	tx->callback_result = dcbm_callback;
-	tx->callback_param = part;
-
 	spin_lock_irqsave(&c->lock, flags);
 	part->copy = copy;
 	part->since = jiffies;
-	list_add_tail(&part->node, &c->busy);
+	list_add_tail(&part->node, copy ? &c->busy : &c->lost);
 	c->submitted++;
 	spin_unlock_irqrestore(&c->lock, flags);
 
@@ -164,52 +261,109 @@ static int dcbm_start(struct dcbm_part *part, struct migrate_copy *copy)
 
 	if (dma_submit_error(cookie))
 		dcbm_end(part, -EIO);
+	return true;
+}
+
+/* Take a part of as many channels as are worth it, and cut the folio for them */
+static unsigned int dcbm_reserve(struct migrate_copy *copy,
+				 struct list_head *parts,
+				 const unsigned long *refused)
+{
+	size_t size = folio_size(copy->src);
+	unsigned int live = atomic_read(&dcbm_nr_live);
+	unsigned int want = dcbm_nr_parts(size, copy->stripe_bytes, live);
+	DECLARE_BITMAP(tried, DCBM_MAX_CHANNELS);
+	int node = folio_nid(copy->dst);
+	unsigned int nr = 0, i = 0;
+	struct dcbm_part *part;
+
+	bitmap_copy(tried, refused, DCBM_MAX_CHANNELS);
+	while (nr < want &&
+	       (part = dcbm_get_part(node, want == 1 ? size : 0, tried))) {
+		list_add_tail(&part->node, parts);
+		nr++;
+	}
+	list_for_each_entry(part, parts, node) {
+		part->start = dcbm_part_start(size, nr, i++);
+		part->len = dcbm_part_start(size, nr, i) - part->start;
+		part->owner = NULL;
+	}
+	return nr;
+}
+
+static int dcbm_map_all(struct list_head *parts, struct migrate_copy *copy)
+{
+	struct dcbm_part *part;
+
+	list_for_each_entry(part, parts, node)
+		if (!part->owner &&
+		    dcbm_map(part, parts, copy->src, copy->dst))
+			return -EIO;
 	return 0;
 }
 
-/* Find a channel for a part of the folio */
-static int dcbm_submit_part(struct migrate_copy *copy, size_t start, size_t len)
+/* Return: how many parts there were that nobody will copy */
+static unsigned int dcbm_give_up(struct list_head *parts)
 {
-	DECLARE_BITMAP(tried, DCBM_MAX_CHANNELS) = { };
-	int node = folio_nid(copy->dst);
-	struct dcbm_part *part;
-	int err = -EBUSY;
+	struct dcbm_part *part, *next;
+	unsigned int nr = 0;
 
-	while ((part = dcbm_get_part(node, tried))) {
-		err = dcbm_map(part, copy, start, len);
-		if (!err) {
-			err = dcbm_start(part, copy);
-			if (!err)
-				break;
-			dcbm_unmap(part);
-		}
-		dcbm_free(part);
+	list_for_each_entry_safe(part, next, parts, node) {
+		list_del(&part->node);
+		if (part->owner)
+			dcbm_free(part);
+		else
+			dcbm_put_part(part);
+		nr++;
 	}
-	return err;
+	return nr;
+}
+
+/*
+ * Start part after part, until a channel refuses. Return: the id of that
+ * channel, or DCBM_MAX_CHANNELS; *nr is how many were started.
+ */
+static unsigned int dcbm_start_all(struct list_head *parts,
+				   struct migrate_copy *copy, unsigned int *nr)
+{
+	struct dcbm_part *part, *next;
+
+	*nr = 0;
+	list_for_each_entry_safe(part, next, parts, node) {
+		list_del(&part->node);
+		if (!dcbm_start(part, copy)) {
+			list_add(&part->node, parts);
+			return part->chan->id;
+		}
+		++*nr;
+	}
+	return DCBM_MAX_CHANNELS;
 }
 
 int dcbm_submit(struct migrator *m, struct migrate_copy *copy)
 {
-	size_t size = folio_size(copy->src), start = 0, end;
-	unsigned int live, room, nr, i;
-	int err;
+	DECLARE_BITMAP(refused, DCBM_MAX_CHANNELS) = { };
+	unsigned int nr, started, left, by;
+	LIST_HEAD(parts);
 
-	room = dcbm_room(&live);
-	if (!room)
-		return live ? -EBUSY : -ENODEV;
-	nr = dcbm_nr_parts(size, copy->stripe_bytes, live, room);
-	migrate_copy_split(copy, nr);
-
-	/* The copy may be gone once its last part was started */
-	for (i = 0; i < nr; i++) {
-		end = dcbm_part_start(size, nr, i + 1);
-		err = dcbm_submit_part(copy, start, end - start);
-		if (err && !i)
-			return err;
-		if (err)
-			migrate_copy_done(copy, err);
-		start = end;
+	while ((nr = dcbm_reserve(copy, &parts, refused))) {
+		if (dcbm_map_all(&parts, copy)) {
+			dcbm_give_up(&parts);
+			return -EIO;
+		}
+		migrate_copy_split(copy, nr);
+		/* The copy may be gone once its last part was started */
+		by = dcbm_start_all(&parts, copy, &started);
+		left = dcbm_give_up(&parts);
+		if (started)
+			break;
+		__set_bit(by, refused);
 	}
+	if (!nr)
+		return atomic_read(&dcbm_nr_live) ? -EBUSY : -ENODEV;
+	/* The CPU will copy the whole folio: send no more of it */
+	while (left--)
+		migrate_copy_done(copy, -EBUSY);
 	dcbm_arm_watchdog();
 	return 0;
 }
@@ -232,12 +386,43 @@ static struct migrate_copy *dcbm_lose(struct dcbm_chan *c)
 		copy = part->copy;
 		part->copy = NULL;
 		part->dst = copy->dst;
+		part->probe = NULL;
 		folio_get(part->dst);
 		__module_get(THIS_MODULE);
 		list_move_tail(&part->node, &c->lost);
 	}
 	spin_unlock_irq(&c->lock);
 	return copy;
+}
+
+/* Nobody waits for the channel any more */
+void dcbm_lose_all(struct dcbm_chan *c)
+{
+	struct migrate_copy *copy;
+	unsigned int lost = 0;
+
+	while ((copy = dcbm_lose(c))) {
+		lost++;
+		migrate_copy_done(copy, -ETIMEDOUT);
+	}
+	dev_err(c->dev, "dcbm: %s is stuck for %u ms: retired, with %u copies lost and their pages kept\n",
+		c->name, dcbm_timeout_ms, lost);
+}
+
+/* The channel was stopped, and will call nobody back */
+void dcbm_end_lost(struct dcbm_chan *c)
+{
+	struct dcbm_part *part;
+
+	for (;;) {
+		spin_lock_irq(&c->lock);
+		part = list_first_entry_or_null(&c->lost, struct dcbm_part,
+						node);
+		spin_unlock_irq(&c->lock);
+		if (!part)
+			return;
+		dcbm_end(part, -EIO);
+	}
 }
 
 static bool dcbm_is_stuck(struct dcbm_chan *c)
@@ -247,9 +432,11 @@ static bool dcbm_is_stuck(struct dcbm_chan *c)
 
 	spin_lock_irq(&c->lock);
 	oldest = list_first_entry_or_null(&c->busy, struct dcbm_part, node);
-	if (oldest && time_after(jiffies, oldest->since +
-				 msecs_to_jiffies(dcbm_timeout_ms))) {
-		WRITE_ONCE(c->state, DCBM_STUCK);
+	if (c->state != DCBM_GONE && oldest &&
+	    time_after(jiffies, oldest->since +
+		       msecs_to_jiffies(dcbm_timeout_ms))) {
+		if (c->state == DCBM_LIVE)
+			dcbm_retire(c, DCBM_STUCK);
 		stuck = true;
 	}
 	spin_unlock_irq(&c->lock);
@@ -261,40 +448,55 @@ static bool dcbm_is_stuck(struct dcbm_chan *c)
  * @c: the channel
  *
  * It is not terminated: some drivers do not survive that, others cannot stop
- * what they have begun. Its parts are lost, and kept safe for ever.
+ * what they have begun. Its parts are lost, and kept safe until they end.
  */
 void dcbm_check_stuck(struct dcbm_chan *c)
 {
-	struct migrate_copy *copy;
-	unsigned int lost = 0;
-
 	/* Nobody's descriptor waits for long because its submitter sleeps */
 	dcbm_issue(c);
-	if (!dcbm_is_stuck(c))
+	if (dcbm_is_stuck(c))
+		dcbm_lose_all(c);
+}
+
+/**
+ * dcbm_probe - see whether a stuck channel whose copies have ended works again
+ * @c: any channel
+ *
+ * A probe is a copy of a page that nobody waits for: a lost part from the
+ * beginning. If it does not end, the channel stays as it is.
+ */
+void dcbm_probe(struct dcbm_chan *c)
+{
+	struct dcbm_part *part = dcbm_get_probe(c);
+	LIST_HEAD(parts);
+
+	if (!part)
 		return;
-	while ((copy = dcbm_lose(c))) {
-		lost++;
-		migrate_copy_done(copy, -ETIMEDOUT);
+	part->owner = NULL;
+	part->probe = folio_alloc(GFP_NOWAIT | __GFP_NOWARN, 0);
+	part->dst = folio_alloc(GFP_NOWAIT | __GFP_NOWARN | __GFP_ZERO, 0);
+	if (!part->probe || !part->dst)
+		goto free;
+	memset(folio_address(part->probe), DCBM_PROBE_BYTE, PAGE_SIZE);
+	part->start = 0;
+	part->len = PAGE_SIZE;
+	list_add(&part->node, &parts);
+	if (dcbm_map(part, &parts, part->probe, part->dst))
+		goto free;
+	list_del(&part->node);
+	__module_get(THIS_MODULE);
+	if (dcbm_start(part, NULL)) {
+		dcbm_issue(c);
+		return;
 	}
-	dev_err(c->dev, "dcbm: %s is stuck for %u ms: retired, with %u copies lost and their pages kept\n",
-		dcbm_name(c), dcbm_timeout_ms, lost);
-}
-
-static bool dcbm_all_idle(void)
-{
-	struct dcbm_chan *c;
-
-	list_for_each_entry(c, &dcbm_chans, link)
-		if (READ_ONCE(c->in_flight))
-			return false;
-	return true;
-}
-
-/* Wait for the last part, lost ones included, and for its callback's end */
-void dcbm_wait_idle(void)
-{
-	while (!wait_event_timeout(dcbm_idle, dcbm_all_idle(), 10 * HZ))
-		pr_warn("still waiting for a stuck channel\n");
-	flush_work(&dcbm_late_work);
-	synchronize_rcu();
+	module_put(THIS_MODULE);
+free:
+	if (part->dst)
+		folio_put(part->dst);
+	if (part->probe)
+		folio_put(part->probe);
+	if (part->owner)
+		dcbm_free(part);
+	else
+		dcbm_put_part(part);
 }

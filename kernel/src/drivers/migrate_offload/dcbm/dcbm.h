@@ -2,13 +2,15 @@
 /*
  * What the files of dcbm share.
  *
- * channels.c	takes channels, chooses among them, retires bad ones
+ * providers.c	whose channels may be used
+ * channels.c	takes and releases channels, chooses among them, retires bad ones
  * copy.c	the life of a part: map, prepare, submit, complete, abandon
  * main.c	migrator, parameters, watchdog, module
  */
 #ifndef _DCBM_H
 #define _DCBM_H
 
+#include <linux/atomic.h>
 #include <linux/bitmap.h>
 #include <linux/dmaengine.h>
 #include <linux/list.h>
@@ -16,8 +18,12 @@
 #include <linux/migrate_offload.h>
 #include <linux/minmax.h>
 #include <linux/mm.h>
+#include <linux/mutex.h>
+#include <linux/rculist.h>
 #include <linux/seq_file.h>
 #include <linux/spinlock.h>
+#include <linux/wait.h>
+#include <linux/workqueue.h>
 
 #define DCBM_MAX_CHANNELS	256
 
@@ -30,10 +36,16 @@ struct dcbm_chan;
  * @chan: whose it is
  * @copy: what it is a part of; NULL once the part is done or lost
  * @dst: the folio that a lost part may still write to, with a reference held
- * @src_dma: where the channel reads
- * @dst_dma: where it writes
+ * @probe: of a probe: its source, with a reference held
+ * @start: where in the folio it begins
  * @len: how many bytes
+ * @error: how a lost part has ended
  * @since: when it was submitted or became the oldest in flight, in jiffies
+ * @owner: the part whose mapping this one uses: itself, or one before it
+ * @users: of an owner: parts that still use its mapping
+ * @mapped: of an owner: how many bytes, from @start on
+ * @src_dma: of an owner: where channels read
+ * @dst_dma: of an owner: where they write
  */
 struct dcbm_part {
 	struct list_head node;
@@ -41,26 +53,35 @@ struct dcbm_part {
 	struct dcbm_chan *chan;
 	struct migrate_copy *copy;
 	struct folio *dst;
+	struct folio *probe;
+	size_t start;
+	size_t len;
+	int error;
+	unsigned long since;
+
+	struct dcbm_part *owner;
+	atomic_t users;
+	size_t mapped;
 	dma_addr_t src_dma;
 	dma_addr_t dst_dma;
-	size_t len;
-	unsigned long since;
 };
 
 enum dcbm_state {
 	DCBM_LIVE,
 	DCBM_FAILED,	/* too many errors in a row */
-	DCBM_STUCK,	/* did not end a descriptor in time */
+	DCBM_STUCK,	/* did not end a descriptor in time; may come back */
+	DCBM_GONE,	/* released, or about to be */
 };
 
 /**
  * struct dcbm_chan - a DMA channel that copies for page migration
  * @link: in dcbm_chans
- * @id: counts from 0
- * @chan: of dmaengine
+ * @leaving: in a list of those that are being left
+ * @id: less than %DCBM_MAX_CHANNELS, and no other's
+ * @chan: of dmaengine; NULL once it is released
  * @dev: whose DMA addresses the channel takes
+ * @name: of the channel
  * @node: memory node of the device
- * @public: shared with other users; found, not requested
  * @submit_lock: held while a descriptor is prepared and submitted. Drivers
  *	may call back with their own lock held, so callbacks never take it
  * @unissued: something was submitted since the last issue; by @submit_lock
@@ -71,6 +92,8 @@ enum dcbm_state {
  * @lost: parts in flight that nobody waits for any more
  * @in_flight: parts in use
  * @errors_in_row: since the last success
+ * @stuck: how many times it was
+ * @probe_at: of a stuck channel: when to try whether it works again
  * @submitted: counts descriptors that the channel took
  * @completed: counts those that it copied
  * @errors: counts those that ended without having been copied
@@ -78,11 +101,12 @@ enum dcbm_state {
  */
 struct dcbm_chan {
 	struct list_head link;
+	struct list_head leaving;
 	unsigned int id;
 	struct dma_chan *chan;
 	struct device *dev;
+	char name[32];
 	int node;
-	bool public;
 
 	spinlock_t submit_lock;	/* descriptors are submitted one by one */
 	bool unissued;
@@ -94,6 +118,8 @@ struct dcbm_chan {
 	struct list_head lost;
 	unsigned int in_flight;
 	unsigned int errors_in_row;
+	unsigned int stuck;
+	unsigned long probe_at;
 	unsigned long submitted;
 	unsigned long completed;
 	unsigned long errors;
@@ -101,39 +127,56 @@ struct dcbm_chan {
 };
 
 /* The parameters */
+extern unsigned int dcbm_max_channels;
 extern unsigned int dcbm_queue_depth;
 extern unsigned int dcbm_max_errors;
 extern unsigned int dcbm_timeout_ms;
+extern char *dcbm_allow;
 
-/* The channels; the same ones for as long as the migrator is registered */
+extern struct workqueue_struct *dcbm_wq;
+extern wait_queue_head_t dcbm_idle;
+
+/*
+ * Calls of migrate_pages() see the same channels from start() to stop(). Others
+ * read the list under RCU.
+ */
 extern struct list_head dcbm_chans;
+extern atomic_t dcbm_nr_live;
 
-unsigned int dcbm_take_channels(unsigned int max, bool exclusive);
-void dcbm_release_channels(void);
-unsigned int dcbm_room(unsigned int *live);
-struct dcbm_part *dcbm_get_part(int node, unsigned long *tried);
+const char *dcbm_refuses(const char *driver, const char *allow);
+bool dcbm_may_use(struct dma_chan *chan, const char **why);
+
+bool dcbm_hears_of_unbind(struct device *dev);
+
+unsigned int dcbm_take_channels(void);
+void dcbm_leave_channels(void);
+void dcbm_wait_idle(void);
+bool dcbm_is_active(void);
+void dcbm_leave_device(struct device *dev);
+void dcbm_reap(void);
+struct dcbm_part *dcbm_get_part(int node, size_t size, unsigned long *tried);
+struct dcbm_part *dcbm_get_probe(struct dcbm_chan *c);
 void dcbm_put_part(struct dcbm_part *part);
-void dcbm_result(struct dcbm_chan *c, bool copied);
+void dcbm_retire(struct dcbm_chan *c, enum dcbm_state state);
+void dcbm_probed(struct dcbm_chan *c, bool good);
 void dcbm_issue(struct dcbm_chan *c);
 int dcbm_channels_show(struct seq_file *m, void *unused);
 
 int dcbm_submit(struct migrator *m, struct migrate_copy *copy);
 void dcbm_check_stuck(struct dcbm_chan *c);
-void dcbm_wait_idle(void);
+void dcbm_lose_all(struct dcbm_chan *c);
+void dcbm_end_lost(struct dcbm_chan *c);
+void dcbm_probe(struct dcbm_chan *c);
+void dcbm_flush_late(void);
 void dcbm_arm_watchdog(void);
-
-static inline const char *dcbm_name(struct dcbm_chan *c)
-{
-	return dma_chan_name(c->chan);
-}
 
 /* As many parts as channels, but none of less than @stripe bytes; at least 1 */
 static inline unsigned int dcbm_nr_parts(size_t size, size_t stripe,
-					 unsigned int live, unsigned int room)
+					 unsigned int live)
 {
 	size_t fit = size / max_t(size_t, stripe, PAGE_SIZE);
 
-	return max_t(size_t, min3(fit, (size_t)live, (size_t)room), 1);
+	return max_t(size_t, min_t(size_t, fit, live), 1);
 }
 
 /* Part @i of @nr begins here; it ends where part @i + 1 begins */

@@ -5,30 +5,28 @@
  * A folio is cut into parts, one per channel, which are submitted one by one
  * and complete in any order. A part that no channel takes, or that fails,
  * costs that folio the fast path: the core copies it with the CPU. Nothing is
- * allocated between loading and unloading.
+ * allocated for a folio.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
 #include <linux/debugfs.h>
+#include <linux/device.h>
 #include <linux/init.h>
 #include <linux/module.h>
 #include <linux/moduleparam.h>
+#include <linux/pci.h>
+#include <linux/platform_device.h>
 #include <linux/sizes.h>
-#include <linux/workqueue.h>
 
 #include "dcbm.h"
 
-static unsigned int dcbm_channels;
-module_param_named(channels, dcbm_channels, uint, 0444);
+unsigned int dcbm_max_channels;
+module_param_named(channels, dcbm_max_channels, uint, 0444);
 MODULE_PARM_DESC(channels, "take at most so many channels, up to 256; 0 takes all that are free (default 0)");
 
-static bool dcbm_exclusive = true;
-module_param_named(exclusive, dcbm_exclusive, bool, 0444);
-MODULE_PARM_DESC(exclusive, "take unused public channels for dcbm alone, rather than share them (default Y)");
-
-unsigned int dcbm_queue_depth = 32;
+unsigned int dcbm_queue_depth = 256;
 module_param_named(queue_depth, dcbm_queue_depth, uint, 0444);
-MODULE_PARM_DESC(queue_depth, "descriptors in flight per channel, 1 to 65536 (default 32)");
+MODULE_PARM_DESC(queue_depth, "descriptors in flight per channel, 1 to 65536 (default 256)");
 
 unsigned int dcbm_max_errors = 4;
 module_param_named(max_errors, dcbm_max_errors, uint, 0444);
@@ -38,19 +36,28 @@ unsigned int dcbm_timeout_ms = 5000;
 module_param_named(timeout_ms, dcbm_timeout_ms, uint, 0444);
 MODULE_PARM_DESC(timeout_ms, "a channel whose oldest descriptor makes it wait for so many milliseconds is stuck, 10 to 600000 (default 5000)");
 
+char *dcbm_allow;
+module_param_named(allow, dcbm_allow, charp, 0444);
+MODULE_PARM_DESC(allow, "drivers to trust at one's own risk, separated by commas, besides those that dcbm knows to report errors (default: none)");
+
+struct workqueue_struct *dcbm_wq;
 static struct dentry *dcbm_debugfs;
 
-/* --- watchdog: runs while something is in flight --- */
+/* --- watchdog: runs while something is in flight, or a channel is stuck --- */
 
 static void dcbm_watch(struct work_struct *work)
 {
-	bool busy = false;
 	struct dcbm_chan *c;
+	bool busy = false;
 
-	list_for_each_entry(c, &dcbm_chans, link) {
+	rcu_read_lock();
+	list_for_each_entry_rcu(c, &dcbm_chans, link) {
 		dcbm_check_stuck(c);
-		busy |= !list_empty(&c->busy);
+		dcbm_probe(c);
+		busy |= !list_empty(&c->busy) ||
+			READ_ONCE(c->state) == DCBM_STUCK;
 	}
+	rcu_read_unlock();
 	if (busy)
 		dcbm_arm_watchdog();
 }
@@ -65,17 +72,94 @@ void dcbm_arm_watchdog(void)
 	 */
 	smp_mb();
 	if (!delayed_work_pending(&dcbm_watchdog))
-		schedule_delayed_work(&dcbm_watchdog,
-				      msecs_to_jiffies(dcbm_timeout_ms) / 4 + 1);
+		queue_delayed_work(dcbm_wq, &dcbm_watchdog,
+				   msecs_to_jiffies(dcbm_timeout_ms) / 4 + 1);
+}
+
+/* --- drivers that leave --- */
+
+static int dcbm_bus_event(struct notifier_block *nb, unsigned long event,
+			  void *dev)
+{
+	if (event == BUS_NOTIFY_UNBIND_DRIVER)
+		dcbm_leave_device(dev);
+	return NOTIFY_DONE;
+}
+
+/* Where dcbm hears of it; channels of devices on other buses are not taken */
+static struct {
+	const struct bus_type *bus;
+	struct notifier_block nb;
+} dcbm_buses[] = {
+	{ &platform_bus_type, { .notifier_call = dcbm_bus_event } },
+#ifdef CONFIG_PCI
+	{ &pci_bus_type, { .notifier_call = dcbm_bus_event } },
+#endif
+};
+
+bool dcbm_hears_of_unbind(struct device *dev)
+{
+	unsigned int i;
+
+	for (i = 0; i < ARRAY_SIZE(dcbm_buses); i++)
+		if (dev->bus == dcbm_buses[i].bus)
+			return true;
+	return false;
+}
+
+static void dcbm_unwatch_buses(unsigned int nr)
+{
+	while (nr--)
+		bus_unregister_notifier(dcbm_buses[nr].bus, &dcbm_buses[nr].nb);
+}
+
+static int dcbm_watch_buses(void)
+{
+	unsigned int i;
+	int err;
+
+	for (i = 0; i < ARRAY_SIZE(dcbm_buses); i++) {
+		err = bus_register_notifier(dcbm_buses[i].bus,
+					    &dcbm_buses[i].nb);
+		if (err) {
+			dcbm_unwatch_buses(i);
+			return err;
+		}
+	}
+	return 0;
 }
 
 /* --- migrator --- */
 
+static int dcbm_begin(struct migrator *m)
+{
+	unsigned int nr = dcbm_take_channels();
+
+	if (!nr) {
+		dcbm_leave_channels();
+		pr_err("no free DMA channel may copy memory: load the driver of a DMA engine first\n");
+		return -ENODEV;
+	}
+	pr_info("%u channels\n", nr);
+	/* There may be some that were stuck before */
+	dcbm_arm_watchdog();
+	return 0;
+}
+
+static void dcbm_finish(struct migrator *m)
+{
+	dcbm_leave_channels();
+}
+
+static bool dcbm_in_service(struct migrator *m)
+{
+	return atomic_read(&dcbm_nr_live);
+}
+
 static void dcbm_limits(struct migrator *m, struct migrate_offload_limits *l)
 {
-	unsigned int live;
+	unsigned int live = atomic_read(&dcbm_nr_live);
 
-	dcbm_room(&live);
 	l->inflight_bytes = max_t(size_t, 2 * SZ_2M, live * SZ_256K);
 	l->min_bytes = SZ_256K;
 	l->stripe_bytes = SZ_128K;
@@ -93,6 +177,9 @@ static bool dcbm_flush(struct migrator *m)
 static struct migrator dcbm_migrator = {
 	.name = "dcbm",
 	.owner = THIS_MODULE,
+	.start = dcbm_begin,
+	.stop = dcbm_finish,
+	.in_service = dcbm_in_service,
 	.limits = dcbm_limits,
 	.submit = dcbm_submit,
 	.flush = dcbm_flush,
@@ -104,7 +191,7 @@ DEFINE_SHOW_ATTRIBUTE(dcbm_channels);
 
 static int dcbm_check_params(void)
 {
-	if (dcbm_channels > DCBM_MAX_CHANNELS)
+	if (dcbm_max_channels > DCBM_MAX_CHANNELS)
 		pr_err("channels must be 0 to %d\n", DCBM_MAX_CHANNELS);
 	else if (!dcbm_queue_depth || dcbm_queue_depth > SZ_64K)
 		pr_err("queue_depth must be 1 to 65536\n");
@@ -119,28 +206,32 @@ static int dcbm_check_params(void)
 
 static int __init dcbm_init(void)
 {
-	unsigned int nr;
 	int err;
 
 	err = dcbm_check_params();
 	if (err)
 		return err;
-	nr = dcbm_take_channels(dcbm_channels ?: DCBM_MAX_CHANNELS,
-				dcbm_exclusive);
-	if (!nr) {
-		pr_err("no free DMA channel can copy memory: load the driver of a DMA engine first\n");
-		return -ENODEV;
-	}
+	dcbm_max_channels = dcbm_max_channels ?: DCBM_MAX_CHANNELS;
+	/* Memory may be reclaimed only once what a migration waits for is done */
+	dcbm_wq = alloc_workqueue("dcbm", WQ_MEM_RECLAIM, 0);
+	if (!dcbm_wq)
+		return -ENOMEM;
+	err = dcbm_watch_buses();
+	if (err)
+		goto free_wq;
 	err = migrate_offload_register(&dcbm_migrator);
-	if (err) {
-		dcbm_release_channels();
-		return err;
-	}
+	if (err)
+		goto unwatch;
 	dcbm_debugfs = debugfs_create_dir("dcbm", NULL);
 	debugfs_create_file("channels", 0444, dcbm_debugfs, NULL,
 			    &dcbm_channels_fops);
-	pr_info("%u channels\n", nr);
 	return 0;
+
+unwatch:
+	dcbm_unwatch_buses(ARRAY_SIZE(dcbm_buses));
+free_wq:
+	destroy_workqueue(dcbm_wq);
+	return err;
 }
 module_init(dcbm_init);
 
@@ -148,9 +239,13 @@ static void __exit dcbm_exit(void)
 {
 	debugfs_remove_recursive(dcbm_debugfs);
 	migrate_offload_unregister(&dcbm_migrator);
+	/* No part is lost, or the module would be in use */
 	dcbm_wait_idle();
+	dcbm_flush_late();
 	cancel_delayed_work_sync(&dcbm_watchdog);
-	dcbm_release_channels();
+	dcbm_reap();
+	dcbm_unwatch_buses(ARRAY_SIZE(dcbm_buses));
+	destroy_workqueue(dcbm_wq);
 }
 module_exit(dcbm_exit);
 

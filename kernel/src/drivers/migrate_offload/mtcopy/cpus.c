@@ -1,6 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * mtcopy: which CPUs help.
+ * mtcopy: which CPUs help. Part of the kernel image also where mtcopy is a
+ * module: what the scheduler knows of idle CPUs is not for modules.
+ *
+ * A helper does a caller's work, so it may run only where the caller may: on
+ * the CPUs of its cpuset and its affinity, and on none at all if cpu.max limits
+ * its time, since nobody could charge the helper's time to that limit. CPUs
+ * that are isolated, or kept free of kernel work, do not help either.
  *
  * What limits a copy is the path between a last-level cache (LLC) and memory:
  * on a Zen 3 server eight threads copy 37 GB/s when they are spread over LLCs
@@ -21,11 +27,14 @@
 #include <kunit/static_stub.h>
 #include <linux/cpu.h>
 #include <linux/cpuhotplug.h>
+#include <linux/cpumask.h>
+#include <linux/export.h>
 #include <linux/nodemask.h>
 #include <linux/numa.h>
 #include <linux/rcupdate.h>
 #include <linux/sched.h>
 #include <linux/sched/isolation.h>
+#include <linux/sched/stat.h>
 #include <linux/sched/topology.h>
 #include <linux/slab.h>
 #include <linux/topology.h>
@@ -65,7 +74,8 @@ static bool mtcopy_core_idle(int cpu)
 	int sibling;
 
 	KUNIT_STATIC_STUB_REDIRECT(mtcopy_core_idle, cpu);
-	if (!cpu_online(cpu) || cpu_is_isolated(cpu))
+	if (!cpu_online(cpu) || cpu_is_isolated(cpu) ||
+	    !housekeeping_test_cpu(cpu, HK_TYPE_WQ))
 		return false;
 	for_each_cpu(sibling, topology_sibling_cpumask(cpu))
 		if (!idle_cpu(sibling))
@@ -164,6 +174,7 @@ static int mtcopy_next_cpu(const struct mtcopy_ranks *ranks[2],
 }
 
 static unsigned int mtcopy_choose(int *chosen, unsigned int max, int self,
+				  const struct cpumask *allowed,
 				  const struct mtcopy_ranks *ranks[2])
 {
 	unsigned int n = 0, busy = 0;
@@ -176,7 +187,8 @@ static unsigned int mtcopy_choose(int *chosen, unsigned int max, int self,
 			cpu = mtcopy_next_cpu(ranks, pos);
 			if (cpu < 0)
 				break;
-			if (mtcopy_share_llc(cpu, self) != own)
+			if (mtcopy_share_llc(cpu, self) != own ||
+			    !cpumask_test_cpu(cpu, allowed))
 				continue;
 			if (mtcopy_core_idle(cpu))
 				chosen[n++] = cpu;
@@ -187,12 +199,35 @@ static unsigned int mtcopy_choose(int *chosen, unsigned int max, int self,
 	return n;
 }
 
-/* Put up to @max idle CPUs into @chosen, the best first. Return: how many. */
+/* May others' time be spent for this task? Call in an RCU section. */
+static bool mtcopy_may_be_helped(void)
+{
+	bool limited;
+
+	KUNIT_STATIC_STUB_REDIRECT(mtcopy_may_be_helped);
+	preempt_disable();
+	limited = cfs_task_bw_constrained(current);
+	preempt_enable();
+	return !limited;
+}
+
+/**
+ * mtcopy_choose_cpus() - find idle CPUs that may help the calling task
+ * @chosen: room for @max CPUs; the best comes first
+ * @max: how many are wanted
+ * @dst_nid: node that the data go to
+ * @src_nid: node that they come from
+ *
+ * May be called from any context in which the task may be preempted. The answer
+ * may be outdated at once.
+ *
+ * Return: how many CPUs were found; 0 for a task under cpu.max.
+ */
 unsigned int mtcopy_choose_cpus(int *chosen, unsigned int max, int dst_nid,
 				int src_nid)
 {
 	const struct mtcopy_ranks *ranks[2] = {};
-	unsigned int n;
+	unsigned int n = 0;
 
 	KUNIT_STATIC_STUB_REDIRECT(mtcopy_choose_cpus, chosen, max, dst_nid,
 				   src_nid);
@@ -203,10 +238,13 @@ unsigned int mtcopy_choose_cpus(int *chosen, unsigned int max, int dst_nid,
 	ranks[0] = rcu_dereference(mtcopy_ranks[dst_nid]);
 	if (src_nid != dst_nid)
 		ranks[1] = rcu_dereference(mtcopy_ranks[src_nid]);
-	n = mtcopy_choose(chosen, max, raw_smp_processor_id(), ranks);
+	if (mtcopy_may_be_helped())
+		n = mtcopy_choose(chosen, max, raw_smp_processor_id(),
+				  current->cpus_ptr, ranks);
 	rcu_read_unlock();
 	return n;
 }
+EXPORT_SYMBOL_GPL(mtcopy_choose_cpus);
 
 static void mtcopy_free_ranks(void)
 {
@@ -216,6 +254,11 @@ static void mtcopy_free_ranks(void)
 		mtcopy_set_ranks(nid, NULL);
 }
 
+/**
+ * mtcopy_cpus_init() - rank the CPUs, and keep up with their coming and going
+ *
+ * Return: 0, or a negative errno and nothing to undo. May sleep.
+ */
 int mtcopy_cpus_init(void)
 {
 	int error;
@@ -239,13 +282,18 @@ free_ranks:
 	mtcopy_free_ranks();
 	return error;
 }
+EXPORT_SYMBOL_GPL(mtcopy_cpus_init);
 
+/**
+ * mtcopy_cpus_exit() - undo mtcopy_cpus_init(); nobody chooses CPUs any more
+ */
 void mtcopy_cpus_exit(void)
 {
 	cpuhp_remove_state_nocalls(mtcopy_cpuhp_state);
 	cancel_work_sync(&mtcopy_rerank_work);
 	mtcopy_free_ranks();
 }
+EXPORT_SYMBOL_GPL(mtcopy_cpus_exit);
 
 #ifdef CONFIG_MIGRATE_OFFLOAD_MTCOPY_KUNIT_TEST
 #include "cpus_test.c"

@@ -3,8 +3,8 @@
  * mtcopy: tests of the choice of helpers, on a machine that does not exist.
  *
  * Node 0 has CPUs 0 to 7, node 1 has 8 to 15; four neighbours share a cache.
- * CPU 16 shares none. What is not tested: that idle_cpu() and
- * cpus_share_cache() are right.
+ * CPU 16 shares none. What is not tested: that idle_cpu(), cpus_share_cache()
+ * and cfs_task_bw_constrained() are right.
  */
 #include <kunit/test.h>
 
@@ -13,6 +13,7 @@
 
 struct fake_machine {
 	unsigned long busy;
+	struct cpumask allowed;
 	unsigned int looks;
 	struct mtcopy_ranks *ranks[2];
 };
@@ -40,6 +41,8 @@ static int mtcopy_cpus_test_init(struct kunit *test)
 	KUNIT_ASSERT_NOT_NULL(test, fake);
 	kunit_activate_static_stub(test, mtcopy_share_llc, fake_share_llc);
 	kunit_activate_static_stub(test, mtcopy_core_idle, fake_core_idle);
+	for (cpu = 0; cpu < FAKE_CPUS; cpu++)
+		cpumask_set_cpu(cpu, &fake->allowed);
 	for (nid = 0; nid < 2; nid++) {
 		ranks = kunit_kzalloc(test, struct_size(ranks, rank, 8),
 				      GFP_KERNEL);
@@ -59,7 +62,7 @@ static unsigned int fake_choose(struct kunit *test, int *chosen,
 	/* From node 0 to node 1 */
 	const struct mtcopy_ranks *ranks[2] = { fake->ranks[1], fake->ranks[0] };
 
-	return mtcopy_choose(chosen, max, self, ranks);
+	return mtcopy_choose(chosen, max, self, &fake->allowed, ranks);
 }
 
 static void expect_chosen(struct kunit *test, int self, const int *expected,
@@ -97,7 +100,8 @@ static void one_node_serves_when_the_other_is_the_same(struct kunit *test)
 	const struct mtcopy_ranks *ranks[2] = { fake->ranks[1], NULL };
 	int chosen[FAKE_CPUS];
 
-	KUNIT_EXPECT_EQ(test, mtcopy_choose(chosen, FAKE_CPUS, 0, ranks), 8);
+	KUNIT_EXPECT_EQ(test, mtcopy_choose(chosen, FAKE_CPUS, 0,
+					    &fake->allowed, ranks), 8);
 	KUNIT_EXPECT_EQ(test, chosen[0], 8);
 	KUNIT_EXPECT_EQ(test, chosen[7], 15);
 }
@@ -124,6 +128,39 @@ static void a_busy_cpu_is_never_chosen(struct kunit *test)
 
 	fake->busy = BIT(8) | BIT(4) | BIT(7);
 	expect_chosen(test, FAKE_OUTSIDER, expected, ARRAY_SIZE(expected));
+}
+
+static void a_cpu_that_the_caller_may_not_use_is_never_chosen(struct kunit *test)
+{
+	static const int expected[] = { 12, 0, 4, 9, 13, 1, 5, 14, 2, 6, 15, 3,
+					7 };
+	struct fake_machine *fake = test->priv;
+
+	cpumask_clear_cpu(8, &fake->allowed);
+	cpumask_clear_cpu(10, &fake->allowed);
+	cpumask_clear_cpu(11, &fake->allowed);
+	expect_chosen(test, FAKE_OUTSIDER, expected, ARRAY_SIZE(expected));
+}
+
+static bool fake_under_cpu_max(void)
+{
+	return false;
+}
+
+static void a_caller_under_cpu_max_gets_nobody(struct kunit *test)
+{
+	struct fake_machine *fake = test->priv;
+	int nid = numa_nearest_node(numa_node_id(), N_CPU);
+	struct mtcopy_ranks *old;
+	int chosen[FAKE_CPUS];
+
+	old = unrcu_pointer(xchg(&mtcopy_ranks[nid],
+				 RCU_INITIALIZER(fake->ranks[0])));
+	KUNIT_EXPECT_GT(test, mtcopy_choose_cpus(chosen, FAKE_CPUS, nid, nid), 0);
+	kunit_activate_static_stub(test, mtcopy_may_be_helped,
+				   fake_under_cpu_max);
+	KUNIT_EXPECT_EQ(test, mtcopy_choose_cpus(chosen, FAKE_CPUS, nid, nid), 0);
+	RCU_INIT_POINTER(mtcopy_ranks[nid], old);
 }
 
 static void a_busy_machine_is_not_searched_for_long(struct kunit *test)
@@ -164,6 +201,8 @@ static struct kunit_case mtcopy_cpus_cases[] = {
 	KUNIT_CASE(one_node_serves_when_the_other_is_the_same),
 	KUNIT_CASE(no_more_are_chosen_than_asked_for),
 	KUNIT_CASE(a_busy_cpu_is_never_chosen),
+	KUNIT_CASE(a_cpu_that_the_caller_may_not_use_is_never_chosen),
+	KUNIT_CASE(a_caller_under_cpu_max_gets_nobody),
 	KUNIT_CASE(a_busy_machine_is_not_searched_for_long),
 	KUNIT_CASE(the_cpu_of_the_caller_is_not_idle),
 	KUNIT_CASE(an_offline_cpu_is_not_idle),

@@ -12,14 +12,18 @@
  * - on a busy machine nobody is woken and the caller copies everything, as it
  *   would without mtcopy; flush() says so, and the core unmaps no more than one
  *   chunk at a time;
- * - what can be waited for is one part that a helper has begun. It runs at
- *   nice -20 and is not preempted within a part, and when anything else wants
- *   its CPU it leaves after that part.
+ * - what can be waited for is one part that a helper has begun. A helper is
+ *   not preempted within a part, and when anything else wants its CPU it leaves
+ *   after that part.
  *
  * Therefore a part is copied in one go: the stripe, 128 KiB by default and some
  * ten microseconds, bounds how long a helper can delay a task on its CPU. On
- * PREEMPT_RT helpers stay preemptible. The time of helpers is charged to
- * nobody: neither the caller's CPU quota nor its cpuset holds for them.
+ * PREEMPT_RT helpers stay preemptible.
+ *
+ * A queue belongs to one task for as long as something is in it, and a task
+ * copies from its own queue only. So a task that is throttled, or hardly ever
+ * runs, never holds a folio of another's. Where helpers may run is told in
+ * cpus.c, what they use in account.c.
  */
 #include <kunit/static_stub.h>
 #include <linux/hash.h>
@@ -31,27 +35,31 @@
 #include <linux/module.h>
 #include <linux/percpu.h>
 #include <linux/sched.h>
+#include <linux/sched/clock.h>
 #include <linux/sched/stat.h>
 #include <linux/sizes.h>
 #include <linux/spinlock.h>
 #include <linux/workqueue.h>
 
+#include "account.h"
 #include "cpus.h"
 
 /* Large enough to hide the claim (a lock), small enough for the bound above */
 #define MTCOPY_PART_BYTES	SZ_128K
 /* Small folios that are claimed together: parts on the worker's stack */
 #define MTCOPY_CLAIM_PARTS	16
-#define MTCOPY_NR_QUEUES	32
+#define MTCOPY_NR_QUEUES	64
 #define MTCOPY_MAX_THREADS	64
 #define MTCOPY_AUTO_THREADS	16
 
 /*
- * A task always uses the same queue, so two tasks that migrate seldom meet.
- * @parts and @bytes are what no worker has claimed yet.
+ * The copies of one task, @owner; who comes to an empty queue may have it. A
+ * task begins to look at its own place, so two seldom meet. @parts and @bytes
+ * are what no worker has claimed yet.
  */
 struct mtcopy_queue {
 	spinlock_t lock;	/* of all below */
+	struct task_struct *owner;	/* compared, never followed */
 	struct list_head copies;
 	unsigned int parts;
 	size_t bytes;
@@ -134,9 +142,26 @@ static unsigned int mtcopy_max_helpers(void)
 	return threads - 1;
 }
 
+/* Where the calling task looks first, then second, ... */
+static struct mtcopy_queue *mtcopy_queue(unsigned int i)
+{
+	i += hash_ptr(current, ilog2(MTCOPY_NR_QUEUES));
+	return &mtcopy_queues[i % MTCOPY_NR_QUEUES];
+}
+
+/* Return: NULL if the calling task has nothing in any queue */
 static struct mtcopy_queue *mtcopy_own_queue(void)
 {
-	return &mtcopy_queues[hash_ptr(current, ilog2(MTCOPY_NR_QUEUES))];
+	struct mtcopy_queue *q;
+	unsigned int i;
+
+	for (i = 0; i < MTCOPY_NR_QUEUES; i++) {
+		q = mtcopy_queue(i);
+		/* Only an empty queue is taken away, so this one stays ours */
+		if (READ_ONCE(q->owner) == current && !list_empty(&q->copies))
+			return q;
+	}
+	return NULL;
 }
 
 /*
@@ -156,17 +181,24 @@ static unsigned int mtcopy_nr_parts(size_t size, size_t stripe)
 	return max_t(size_t, size / stripe, 1);
 }
 
-static void mtcopy_enqueue(struct mtcopy_queue *q, struct migrate_copy *copy)
+/* Return: false if the queue is another task's */
+static bool mtcopy_enqueue(struct mtcopy_queue *q, struct migrate_copy *copy)
 {
 	size_t size = folio_size(copy->src);
 	unsigned int nr_parts = mtcopy_nr_parts(size, copy->stripe_bytes);
+	bool ours;
 
 	migrate_copy_split(copy, nr_parts);
 	spin_lock(&q->lock);
-	list_add_tail(&copy->node, &q->copies);
-	q->parts += nr_parts;
-	q->bytes += size;
+	ours = q->owner == current || list_empty(&q->copies);
+	if (ours) {
+		WRITE_ONCE(q->owner, current);
+		list_add_tail(&copy->node, &q->copies);
+		q->parts += nr_parts;
+		q->bytes += size;
+	}
 	spin_unlock(&q->lock);
+	return ours;
 }
 
 /*
@@ -182,7 +214,7 @@ static unsigned int mtcopy_claim(struct mtcopy_queue *q,
 	unsigned int n = 0;
 	size_t bytes = 0;
 
-	/* May miss a copy that another task adds just now: it is not waited for */
+	/* May miss a copy that is added just now: its owner comes for it */
 	if (list_empty(&q->copies))
 		return 0;
 
@@ -232,6 +264,23 @@ static void mtcopy_report(struct migrate_copy *copy, int error)
 	migrate_copy_done(copy, error);
 }
 
+/*
+ * For whom a helper is about to work: the memory cgroup of the oldest copy. The
+ * folio is locked and waits in the queue, so the cgroup stays.
+ */
+static u64 mtcopy_group(struct mtcopy_queue *q)
+{
+	struct migrate_copy *copy;
+	u64 group = 0;
+
+	spin_lock(&q->lock);
+	copy = list_first_entry_or_null(&q->copies, struct migrate_copy, node);
+	if (copy)
+		group = mtcopy_group_of(copy->src);
+	spin_unlock(&q->lock);
+	return group;
+}
+
 /* What every worker does. Return: false if the queue is empty. */
 static bool mtcopy_work(struct mtcopy_queue *q, u64 __percpu *counter)
 {
@@ -253,11 +302,16 @@ static bool mtcopy_work(struct mtcopy_queue *q, u64 __percpu *counter)
 /* What a helper has claimed is waited for: see the top of the file */
 static bool mtcopy_helper_work(struct mtcopy_queue *q)
 {
+	u64 start, group;
 	bool worked;
 
+	group = mtcopy_group(q);
 	if (!IS_ENABLED(CONFIG_PREEMPT_RT))
 		preempt_disable();
+	start = local_clock();
 	worked = mtcopy_work(q, &mtcopy_helper_bytes);
+	if (worked)
+		mtcopy_account(group, local_clock() - start);
 	if (!IS_ENABLED(CONFIG_PREEMPT_RT))
 		preempt_enable();
 	return worked;
@@ -333,8 +387,15 @@ static void mtcopy_limits(struct migrator *m, struct migrate_offload_limits *l)
 
 static int mtcopy_submit(struct migrator *m, struct migrate_copy *copy)
 {
-	mtcopy_enqueue(mtcopy_own_queue(), copy);
-	return 0;
+	struct mtcopy_queue *own = mtcopy_own_queue();
+	unsigned int i;
+
+	if (own && mtcopy_enqueue(own, copy))
+		return 0;
+	for (i = 0; i < MTCOPY_NR_QUEUES; i++)
+		if (mtcopy_enqueue(mtcopy_queue(i), copy))
+			return 0;
+	return -EBUSY;	/* so many tasks migrate that no CPU can be idle */
 }
 
 static void mtcopy_wake_some(struct mtcopy_queue *q)
@@ -358,13 +419,17 @@ static void mtcopy_wake_some(struct mtcopy_queue *q)
 
 static bool mtcopy_flush(struct migrator *m)
 {
-	mtcopy_wake_some(mtcopy_own_queue());
+	struct mtcopy_queue *own = mtcopy_own_queue();
+
+	if (own)
+		mtcopy_wake_some(own);
 	return atomic_read(&mtcopy_awake);
 }
 
 static bool mtcopy_help(struct migrator *m)
 {
-	bool worked = mtcopy_work(mtcopy_own_queue(), &mtcopy_caller_bytes);
+	struct mtcopy_queue *own = mtcopy_own_queue();
+	bool worked = own && mtcopy_work(own, &mtcopy_caller_bytes);
 
 	cond_resched();
 	return worked;
@@ -373,6 +438,7 @@ static bool mtcopy_help(struct migrator *m)
 static struct migrator mtcopy = {
 	.name = "mtcopy",
 	.owner = THIS_MODULE,
+	.copies_by_cpu = true,
 	.limits = mtcopy_limits,
 	.submit = mtcopy_submit,
 	.flush = mtcopy_flush,
@@ -394,10 +460,15 @@ static int __init mtcopy_init(void)
 	for_each_possible_cpu(cpu)
 		INIT_WORK(&per_cpu(mtcopy_helpers, cpu).work, mtcopy_helper_fn);
 
+	error = mtcopy_account_init();
+	if (error)
+		return error;
 	/* Not MEM_RECLAIM: no progress depends on a helper that has not begun */
-	mtcopy_wq = alloc_workqueue("mtcopy", WQ_HIGHPRI | WQ_CPU_INTENSIVE, 0);
-	if (!mtcopy_wq)
-		return -ENOMEM;
+	mtcopy_wq = alloc_workqueue("mtcopy", WQ_CPU_INTENSIVE, 0);
+	if (!mtcopy_wq) {
+		error = -ENOMEM;
+		goto exit_account;
+	}
 	error = mtcopy_cpus_init();
 	if (error)
 		goto destroy_wq;
@@ -410,6 +481,8 @@ exit_cpus:
 	mtcopy_cpus_exit();
 destroy_wq:
 	destroy_workqueue(mtcopy_wq);
+exit_account:
+	mtcopy_account_exit();
 	return error;
 }
 module_init(mtcopy_init);
@@ -420,6 +493,7 @@ static void __exit mtcopy_exit(void)
 	migrate_offload_unregister(&mtcopy);
 	destroy_workqueue(mtcopy_wq);
 	mtcopy_cpus_exit();
+	mtcopy_account_exit();
 }
 module_exit(mtcopy_exit);
 

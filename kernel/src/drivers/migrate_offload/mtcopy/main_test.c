@@ -95,8 +95,9 @@ static struct migrate_copy *test_copy(struct kunit *test, unsigned int order,
 static void test_enqueue(struct kunit *test, unsigned int order, size_t stripe)
 {
 	struct mtcopy_test *t = test->priv;
+	struct migrate_copy *copy = test_copy(test, order, stripe);
 
-	mtcopy_enqueue(&t->queue, test_copy(test, order, stripe));
+	KUNIT_EXPECT_TRUE(test, mtcopy_enqueue(&t->queue, copy));
 }
 
 static void expect_copied_once(struct kunit *test, struct test_copy *c)
@@ -284,6 +285,70 @@ static void the_caller_copies_all_when_no_cpu_is_idle(struct kunit *test)
 	expect_all_copied_once(test);
 }
 
+/* Let it look as if another task had a copy in the queue */
+static void test_give_away(struct kunit *test, struct mtcopy_queue *q)
+{
+	KUNIT_EXPECT_TRUE(test, mtcopy_enqueue(q, test_copy(test, 0, SZ_128K)));
+	q->owner = (struct task_struct *)test;
+}
+
+static void test_take_back(struct mtcopy_queue *q)
+{
+	q->owner = current;
+}
+
+static void a_task_copies_only_what_is_its_own(struct kunit *test)
+{
+	struct mtcopy_queue *others = mtcopy_queue(0);
+	struct mtcopy_test *t = test->priv;
+
+	test_give_away(test, others);
+	KUNIT_EXPECT_EQ(test, 0,
+			mtcopy_submit(&mtcopy, test_copy(test, 0, SZ_128K)));
+	KUNIT_EXPECT_TRUE(test, mtcopy_help(&mtcopy));
+	KUNIT_EXPECT_FALSE(test, mtcopy_help(&mtcopy));
+	KUNIT_EXPECT_EQ(test, atomic_read(&t->copies[0].reports), 0);
+	KUNIT_EXPECT_EQ(test, atomic_read(&t->copies[1].reports), 1);
+
+	test_take_back(others);
+	KUNIT_EXPECT_TRUE(test, mtcopy_help(&mtcopy));
+	expect_all_copied_once(test);
+}
+
+static void an_empty_queue_changes_hands(struct kunit *test)
+{
+	struct mtcopy_queue *q = mtcopy_queue(0);
+
+	q->owner = (struct task_struct *)test;
+	KUNIT_EXPECT_EQ(test, 0,
+			mtcopy_submit(&mtcopy, test_copy(test, 0, SZ_128K)));
+	KUNIT_EXPECT_PTR_EQ(test, q->owner, current);
+	KUNIT_EXPECT_TRUE(test, mtcopy_help(&mtcopy));
+	expect_all_copied_once(test);
+}
+
+static void a_copy_is_refused_when_all_queues_are_others(struct kunit *test)
+{
+	struct mtcopy_test *t = test->priv;
+	struct mtcopy_queue *q;
+	struct list_head full;
+	unsigned int i;
+
+	INIT_LIST_HEAD(&full);
+	for (i = 0; i < MTCOPY_NR_QUEUES; i++) {
+		q = mtcopy_queue(i);
+		KUNIT_ASSERT_TRUE(test, list_empty(&q->copies));
+		q->owner = (struct task_struct *)test;
+		/* Not empty, though there is nothing to claim */
+		q->copies.next = &full;
+	}
+	KUNIT_EXPECT_EQ(test, -EBUSY,
+			mtcopy_submit(&mtcopy, test_copy(test, 0, SZ_128K)));
+	for (i = 0; i < MTCOPY_NR_QUEUES; i++)
+		INIT_LIST_HEAD(&mtcopy_queue(i)->copies);
+	KUNIT_EXPECT_EQ(test, atomic_read(&t->copies[0].reports), 0);
+}
+
 static void helpers_are_wanted_only_for_parts_that_can_be_shared(struct kunit *test)
 {
 	struct mtcopy_part part[MTCOPY_CLAIM_PARTS];
@@ -348,6 +413,9 @@ static struct kunit_case mtcopy_cases[] = {
 	KUNIT_CASE(a_poisoned_small_folio_fails_alone),
 	KUNIT_CASE(a_poisoned_large_folio_fails_alone),
 	KUNIT_CASE(the_caller_copies_all_when_no_cpu_is_idle),
+	KUNIT_CASE(a_task_copies_only_what_is_its_own),
+	KUNIT_CASE(an_empty_queue_changes_hands),
+	KUNIT_CASE(a_copy_is_refused_when_all_queues_are_others),
 	KUNIT_CASE(helpers_are_wanted_only_for_parts_that_can_be_shared),
 	KUNIT_CASE(helpers_that_come_late_go_again),
 	KUNIT_CASE(no_more_helpers_are_woken_than_allowed),

@@ -10,7 +10,7 @@
 #include "offload.h"
 
 #define ROOT	"/sys/fs/cgroup"
-#define GROUP	ROOT "/migrate_offload_test"
+#define GROUP	CGROUP_PATH
 
 const char *cgroup_enter(const char *controller)
 {

@@ -5,6 +5,8 @@
 #ifndef MIGRATE_OFFLOAD_CGROUP_H
 #define MIGRATE_OFFLOAD_CGROUP_H
 
+#define CGROUP_PATH	"/sys/fs/cgroup/migrate_offload_test"
+
 /* Make the group and enter it. NULL, or the unmet need. */
 const char *cgroup_enter(const char *controller);
 /* Leave the group and remove it, if it is empty and there is one */

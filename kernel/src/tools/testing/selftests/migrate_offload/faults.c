@@ -11,73 +11,21 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <time.h>
 
+#include "dcbm.h"
 #include "offload.h"
 #include "region.h"
 
-#define SIZE		(4 * MIB)
+/* The first huge page goes alone; more than one of the others are in flight */
+#define SIZE		(8 * MIB)
 #define MOVES		4
 #define NEW_SEED	0x0102030405060708ULL
-#define CHANNELS	"/sys/kernel/debug/dcbm/channels"
 
 struct fault {
 	const char *name;
 	unsigned int every;
 };
-
-/* The sums of all channels of dcbm */
-struct channels {
-	long submitted;
-	long completed;
-	long errors;
-	long in_flight;
-	int live;
-	int failed;
-	int stuck;
-};
-
-static struct channels channels(void)
-{
-	long submitted, completed, errors, in_flight;
-	struct channels sum = {};
-	char state[16], line[256];
-	FILE *f;
-
-	if (access("/sys/kernel/debug/dcbm", F_OK))
-		run("mount -t debugfs none /sys/kernel/debug");
-	f = fopen(CHANNELS, "r");
-	while (f && fgets(line, sizeof(line), f)) {
-		if (sscanf(line, "%*s %*s %*d %ld %ld %ld %ld %15s", &submitted,
-			   &completed, &errors, &in_flight, state) != 5)
-			continue;
-		sum.submitted += submitted;
-		sum.completed += completed;
-		sum.errors += errors;
-		sum.in_flight += in_flight;
-		sum.live += !strcmp(state, "live");
-		sum.failed += !strcmp(state, "failed");
-		sum.stuck += !strcmp(state, "stuck");
-	}
-	if (f)
-		fclose(f);
-	return sum;
-}
-
-static long injected(const char *fault)
-{
-	char name[64];
-
-	snprintf(name, sizeof(name), "%s_injected", fault);
-	return softdma_get(name);
-}
-
-static void inject(const char *fault, unsigned int every)
-{
-	char name[64];
-
-	snprintf(name, sizeof(name), "%s_every", fault);
-	softdma_set(name, every);
-}
 
 static const char *set_up(struct region *r, int nodes[2], size_t folio,
 			  const char *dcbm_params)
@@ -132,6 +80,7 @@ FIXTURE_VARIANT_ADD(passing, _name##_2m) {				\
 
 VARIANTS(read_error, true, false, { "read_error", 3 });
 VARIANTS(write_error, true, false, { "write_error", 3 });
+VARIANTS(residue, true, false, { "residue", 3 });
 VARIANTS(every_copy_fails, true, false, { "read_error", 1 });
 VARIANTS(late, false, false, { "late", 8 });
 VARIANTS(swap, false, false, { "swap", 2 });
@@ -253,18 +202,27 @@ TEST_F_TIMEOUT(lasting, channel_that_errs_again_and_again_is_retired, 60)
 	for (int i = 0; i < MOVES; i++)
 		move(_metadata, self, !(i % 2));
 	EXPECT_EQ(4, channels().failed);
-	/* It is not used any more, and would be of use no more */
+	/* With none left nothing is unmapped for them */
 	inject("read_error", 0);
 	before = offload_stats(NULL);
 	move(_metadata, self, 1);
 	grew = offload_stats(&before);
-	EXPECT_EQ(0, grew.folios);
-	EXPECT_EQ(0, grew.fallback_error);
-	EXPECT_EQ((long)(SIZE / variant->folio), grew.fallback_busy);
+	EXPECT_EQ(0, grew.calls);
+	EXPECT_EQ(0, grew.fallback_busy);
+	EXPECT_EQ(4, channels().failed);
+	/* Until they are taken anew */
+	offload_set("active", "none");
+	offload_set("active", "dcbm");
+	EXPECT_EQ(4, channels().live);
+	move(_metadata, self, 0);
+	EXPECT_EQ((long)(SIZE / variant->folio), offload_stats(&before).folios);
 }
 
 static void *release(void *arg)
 {
+	/* A slow machine may not have come to the first copy yet */
+	for (int ms = 0; !injected("stall") && ms < 10000; ms++)
+		usleep(1000);
 	usleep(100000);
 	inject("stall", 0);
 	softdma_set("stall_release", 1);
@@ -318,6 +276,74 @@ TEST_F_TIMEOUT(lasting, stuck_engine_writes_to_no_page_that_is_in_use, 60)
 	EXPECT_EQ(0, module_unload("softdma", 0));
 	EXPECT_EQ(0, region_wrong_words(&self->region));
 	EXPECT_EQ(0, region_wrong_words(&bait));
+}
+
+/* --- the core's deadline --- */
+
+static double seconds(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return t.tv_sec + t.tv_nsec / 1e9;
+}
+
+static bool in_service_after(bool in_service, unsigned int ms)
+{
+	for (;; ms -= 10) {
+		if (file_read_long(OFFLOAD_DIR "/in_service") == in_service)
+			return true;
+		if (ms < 10)
+			return false;
+		usleep(10000);
+	}
+}
+
+/*
+ * dcbm would wait for a minute. Nobody else does: neither who moves nor who
+ * touches. The folios that are with the engine stay until it lets go.
+ */
+TEST_F_TIMEOUT(lasting, stuck_engine_is_not_waited_for, 100)
+{
+	struct offload_stats before = offload_stats(NULL), grew;
+	double start;
+
+	offload_unload();
+	ASSERT_EQ(NULL, offload_use_dcbm("channels=4 ring=64",
+					 "timeout_ms=60000"));
+	offload_set("deadline_ms", "200");
+	EXPECT_TRUE(in_service_after(true, 0));
+	inject("stall", 2);
+	start = seconds();
+	pages_move(self->region.addr, SIZE, self->nodes[1], OWN);
+	EXPECT_EQ(0, region_wrong_words(&self->region));
+	EXPECT_GT(20, seconds() - start);
+
+	grew = offload_stats(&before);
+	EXPECT_LE((long)variant->folio, grew.quarantined_bytes);
+	EXPECT_TRUE(in_service_after(false, 0));
+	EXPECT_LT(0, file_read_long(OFFLOAD_DIR "/migrators/dcbm/overdue"));
+	/* Those that are not with the engine move without it */
+	before = offload_stats(NULL);
+	pages_move(self->region.addr, SIZE, self->nodes[1], OWN);
+	EXPECT_EQ(0, offload_stats(&before).calls);
+	EXPECT_EQ(0, region_wrong_words(&self->region));
+
+	/* The engine still has the old bytes in mind */
+	region_fill(&self->region, NEW_SEED);
+	inject("stall", 0);
+	softdma_set("stall_release", 1);
+	EXPECT_TRUE(in_service_after(true, 20000));
+	EXPECT_EQ(0, file_read_long(OFFLOAD_DIR "/migrators/dcbm/overdue"));
+	EXPECT_EQ(0, region_wrong_words(&self->region));
+
+	/* And now all of them move, with the engine */
+	offload_set("deadline_ms", "60000");
+	move(_metadata, self, 1);
+	before = offload_stats(NULL);
+	move(_metadata, self, 0);
+	EXPECT_EQ((long)(SIZE / variant->folio), offload_stats(&before).folios);
+	EXPECT_EQ(0, region_wrong_words(&self->region));
 }
 
 /* --- busy CPUs --- */

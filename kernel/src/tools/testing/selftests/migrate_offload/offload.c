@@ -69,6 +69,9 @@ int run(const char *format, ...)
 	return system(line);
 }
 
+/* An engine that is slow since the host is busy is not what most tests are about */
+#define PATIENT_MS	"60000"
+
 static const char *offload_path(const char *name)
 {
 	static char path[256];
@@ -131,11 +134,11 @@ void offload_reset(void)
 {
 	static const char * const numbers[] = {
 		"min_bytes", "chunk_pages", "window_pages", "stripe_bytes",
-		"inaccessible_enabled",
+		"deadline_ms", "inaccessible_enabled",
 	};
 	static const char * const faults[] = {
-		"read_error", "write_error", "stall", "late", "swap",
-		"prep_null", "ring_full",
+		"read_error", "write_error", "residue", "lost_irq", "stall",
+		"late", "swap", "prep_null", "ring_full",
 	};
 	char name[64];
 
@@ -197,6 +200,7 @@ const char *offload_use(const char *engine)
 		return why;
 	}
 	offload_set("active", "%s", engine);
+	offload_set("deadline_ms", PATIENT_MS);
 	return NULL;
 }
 
@@ -210,6 +214,7 @@ const char *offload_use_dcbm(const char *softdma_params, const char *dcbm_params
 	if (module_load("dcbm", dcbm_params))
 		return "no module dcbm";
 	offload_set("active", "dcbm");
+	offload_set("deadline_ms", PATIENT_MS);
 	return NULL;
 }
 

@@ -180,7 +180,7 @@ TEST_F_TIMEOUT(poison, page_that_goes_bad_during_its_copy_fails_alone, 60)
 
 	if (strcmp(variant->engine, "dcbm"))
 		SKIP(return, "cannot be made slow");
-	softdma_set("late_ms", 500);
+	softdma_set("late_ms", 2000);
 	softdma_set("late_every", 1);
 	offload_set("window_pages", "4");
 	ASSERT_EQ(0, pthread_create(&m.thread, NULL, mover, &m));

@@ -21,7 +21,7 @@
 
 static const char * const settings[] = {
 	"active", "reasons", "min_bytes", "window_pages", "chunk_pages",
-	"stripe_bytes", "inaccessible_enabled",
+	"stripe_bytes", "deadline_ms", "inaccessible_enabled",
 };
 
 FIXTURE(sysfs)
@@ -53,6 +53,8 @@ TEST_F(sysfs, defaults_are_none_all_and_auto)
 		{ "window_pages", "0" },
 		{ "chunk_pages", "0" },
 		{ "stripe_bytes", "0" },
+		{ "deadline_ms", "0" },
+		{ "in_service", "0" },
 		{ "inaccessible_enabled", "0" },
 		{ "stats/quarantined_bytes", "0" },
 		{ "reasons", ALL_REASONS },
@@ -86,8 +88,8 @@ static int check_file(const char *path, const struct stat *st, int type)
 TEST_F(sysfs, every_file_is_readable_and_counters_are_read_only)
 {
 	ASSERT_EQ(0, ftw(OFFLOAD_DIR, check_file, 16));
-	/* 9 files, 10 counters, 3 for each migrator */
-	EXPECT_GE(nr_files, 22);
+	/* 11 files, 10 counters, 4 for each migrator */
+	EXPECT_GE(nr_files, 25);
 	EXPECT_EQ(0, nr_unreadable);
 	EXPECT_EQ(0, nr_wrong_mode);
 }
@@ -131,6 +133,7 @@ TEST_F(sysfs, bad_value_is_refused_and_changes_nothing)
 		{ "chunk_pages", "\n", -EINVAL },
 		{ "stripe_bytes", "4095", -EINVAL },
 		{ "stripe_bytes", "4097", -EINVAL },
+		{ "deadline_ms", "60001", -EINVAL },
 		{ "inaccessible_enabled", "2", -EINVAL },
 	};
 

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * mtcopy: a helper does its caller's work, so it runs only where the caller may
+ * run, not at all for a caller whose CPU time is limited, and whom it worked
+ * for can be seen.
+ *
+ * Needs two CPUs. How fast helpers are is not tested.
+ */
+#define _GNU_SOURCE
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "../kselftest_harness.h"
+
+#include "cgroup.h"
+#include "offload.h"
+#include "region.h"
+
+#define MTCOPY_DIR	"/sys/module/mtcopy/parameters"
+#define HELPER_TIME	"/sys/kernel/debug/mtcopy/helper_time"
+#define SIZE		(16 * MIB)
+#define MOVES		8
+#define PATIENCE_S	20
+
+FIXTURE(helpers)
+{
+	struct region region;
+	int nodes[2];
+};
+
+FIXTURE_SETUP(helpers)
+{
+	const char *why;
+
+	if (sysconf(_SC_NPROCESSORS_ONLN) < 2)
+		SKIP(return, "one CPU only");
+	why = nodes_find(self->nodes) ? offload_use("mtcopy") : "one node only";
+	if (why)
+		SKIP(return, "%s", why);
+}
+
+FIXTURE_TEARDOWN_PARENT(helpers)
+{
+	cgroup_leave();
+	if (!access(OFFLOAD_DIR, F_OK))
+		offload_reset();
+}
+
+static long copied_by_helpers(void)
+{
+	return file_read_long(MTCOPY_DIR "/helper_bytes");
+}
+
+/* Return: the bytes that helpers copied of @moves moves */
+static long helped(struct __test_metadata *_metadata,
+		   FIXTURE_DATA(helpers) *self, int moves)
+{
+	long before = copied_by_helpers();
+
+	for (int i = 0; i < moves; i++)
+		ASSERT_EQ(0, region_move(&self->region, MOVE_PAGES,
+					 self->nodes[i % 2],
+					 self->nodes[!(i % 2)]));
+	return copied_by_helpers() - before;
+}
+
+/* CPUs are idle now and then: with no limit somebody helps sooner or later */
+static bool helped_at_last(struct __test_metadata *_metadata,
+			   FIXTURE_DATA(helpers) *self)
+{
+	time_t end = time(NULL) + PATIENCE_S;
+
+	while (time(NULL) < end)
+		if (helped(_metadata, self, 2))
+			return true;
+	return false;
+}
+
+static void make_region(struct __test_metadata *_metadata,
+			FIXTURE_DATA(helpers) *self)
+{
+	ASSERT_EQ(NULL, region_create(&self->region, ANON, PMD, SIZE,
+				      self->nodes[0]));
+}
+
+TEST_F(helpers, stay_away_from_a_caller_on_one_cpu)
+{
+	cpu_set_t all, one;
+
+	make_region(_metadata, self);
+	ASSERT_TRUE(helped_at_last(_metadata, self));
+
+	ASSERT_EQ(0, sched_getaffinity(0, sizeof(all), &all));
+	CPU_ZERO(&one);
+	CPU_SET(sched_getcpu(), &one);
+	ASSERT_EQ(0, sched_setaffinity(0, sizeof(one), &one));
+	EXPECT_EQ(0, helped(_metadata, self, MOVES));
+
+	ASSERT_EQ(0, sched_setaffinity(0, sizeof(all), &all));
+	EXPECT_TRUE(helped_at_last(_metadata, self));
+	EXPECT_EQ(0, region_wrong_words(&self->region));
+}
+
+TEST_F(helpers, stay_away_from_a_cpuset_of_one_cpu)
+{
+	const char *why = cgroup_enter("cpuset");
+
+	if (!why && cgroup_write("cpuset.cpus", "1"))
+		why = "no cpuset.cpus";
+	if (why)
+		SKIP(return, "%s", why);
+	make_region(_metadata, self);
+	EXPECT_EQ(0, helped(_metadata, self, MOVES));
+
+	ASSERT_EQ(0, cgroup_write("cpuset.cpus", "0-1"));
+	EXPECT_TRUE(helped_at_last(_metadata, self));
+	EXPECT_EQ(0, region_wrong_words(&self->region));
+}
+
+TEST_F(helpers, stay_away_from_a_caller_under_cpu_max)
+{
+	const char *why = cgroup_enter("cpu");
+
+	/* All the time there is, and yet a limit */
+	if (!why && cgroup_write("cpu.max", "200000 100000"))
+		why = "no cpu.max";
+	if (why)
+		SKIP(return, "%s", why);
+	make_region(_metadata, self);
+	EXPECT_EQ(0, helped(_metadata, self, MOVES));
+
+	ASSERT_EQ(0, cgroup_write("cpu.max", "max"));
+	EXPECT_TRUE(helped_at_last(_metadata, self));
+	EXPECT_EQ(0, region_wrong_words(&self->region));
+}
+
+/* Nanoseconds that helpers worked for a memory cgroup */
+static long time_of(unsigned long group)
+{
+	FILE *f = fopen(HELPER_TIME, "r");
+	long ns, found = 0;
+	unsigned long id;
+
+	while (f && fscanf(f, "%lu %ld", &id, &ns) == 2)
+		if (id == group)
+			found = ns;
+	if (f)
+		fclose(f);
+	return found;
+}
+
+TEST_F(helpers, are_seen_to_have_worked_for_a_cgroup)
+{
+	const char *why = cgroup_enter("memory");
+	struct stat group;
+
+	if (why)
+		SKIP(return, "%s", why);
+	ASSERT_EQ(0, stat(CGROUP_PATH, &group));
+	EXPECT_EQ(0, time_of(group.st_ino));
+	make_region(_metadata, self);
+	ASSERT_TRUE(helped_at_last(_metadata, self));
+	EXPECT_LT(0, time_of(group.st_ino));
+}
+
+TEST_HARNESS_MAIN

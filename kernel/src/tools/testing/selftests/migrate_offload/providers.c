@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * DMA channels come, go and come back: dcbm has them only while it is active,
+ * their driver may leave at any time, and one that was only slow is used again.
+ *
+ * Guards rule 2: no page that an engine may still write to is reused, and
+ * nothing that was submitted is forgotten, whoever leaves.
+ */
+#include "../kselftest_harness.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <time.h>
+
+#include "dcbm.h"
+#include "offload.h"
+#include "region.h"
+
+#define SIZE		(4 * MIB)
+#define NR_CHANNELS	4
+#define ROUNDS		6
+#define NEW_SEED	0x0102030405060708ULL
+#define DRIVER		"/sys/bus/platform/drivers/softdma"
+#define DEVICE		"softdma.0"
+
+FIXTURE(dcbm)
+{
+	int nodes[2];
+	struct region region;
+	atomic_bool stop;
+	atomic_long moves;
+	long wrong;
+};
+
+FIXTURE_SETUP(dcbm)
+{
+	const char *why = NULL;
+
+	if (!nodes_find(self->nodes))
+		SKIP(return, "one node with memory only");
+	why = offload_use_dcbm("channels=4 ring=64",
+			       "timeout_ms=500 queue_depth=32");
+	if (!why) {
+		offload_set("reasons", "syscall_or_cpuset");
+		why = region_create(&self->region, ANON, PMD, SIZE,
+				    self->nodes[0]);
+	}
+	if (why)
+		SKIP(return, "%s", why);
+}
+
+FIXTURE_TEARDOWN_PARENT(dcbm)
+{
+	if (access(OFFLOAD_DIR, F_OK))
+		return;
+	if (module_loaded("softdma"))
+		file_write(DRIVER "/bind", DEVICE);
+	offload_reset();
+	offload_unload();
+}
+
+static void move(struct __test_metadata *_metadata, FIXTURE_DATA(dcbm) *self,
+		 int to)
+{
+	EXPECT_EQ(0, region_move(&self->region, MOVE_PAGES, self->nodes[!to],
+				 self->nodes[to]));
+	EXPECT_EQ(0, region_wrong_words(&self->region));
+}
+
+static void *keep_moving(void *param)
+{
+	FIXTURE_DATA(dcbm) *self = param;
+
+	for (int to = 1; !self->stop; to = !to) {
+		region_move(&self->region, MOVE_PAGES, self->nodes[!to],
+			    self->nodes[to]);
+		self->wrong += region_wrong_words(&self->region);
+		self->moves++;
+	}
+	return NULL;
+}
+
+static void *move_once(void *param)
+{
+	FIXTURE_DATA(dcbm) *self = param;
+
+	region_move(&self->region, MOVE_PAGES, self->nodes[0], self->nodes[1]);
+	self->wrong += region_wrong_words(&self->region);
+	return NULL;
+}
+
+/* How many modules and channels use softdma */
+static long softdma_users(void)
+{
+	return file_read_long("/sys/module/softdma/refcnt");
+}
+
+static long ms_now(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+static bool comes_true(bool (*condition)(void))
+{
+	for (int ms = 0; ms < 15000; ms += 20) {
+		if (condition())
+			return true;
+		usleep(20000);
+	}
+	return false;
+}
+
+static bool all_live(void)
+{
+	return channels().live == NR_CHANNELS;
+}
+
+static bool some_in_flight(void)
+{
+	return channels().in_flight;
+}
+
+static bool some_stuck(void)
+{
+	return channels().stuck;
+}
+
+/* --- taken and given back --- */
+
+TEST_F(dcbm, has_channels_only_while_it_is_active)
+{
+	EXPECT_EQ(NR_CHANNELS, softdma_users());
+	offload_set("active", "cpu");
+	EXPECT_EQ(0, softdma_users());
+	EXPECT_EQ(0, channels().live);
+	offload_set("active", "dcbm");
+	EXPECT_EQ(NR_CHANNELS, softdma_users());
+	move(_metadata, self, 1);
+	offload_set("active", "none");
+	/* Its driver can go, and dcbm cannot be chosen without one */
+	EXPECT_EQ(0, module_unload("softdma", 0));
+	EXPECT_EQ(-ENODEV, offload_try("active", "dcbm"));
+}
+
+/* --- drivers that leave --- */
+
+TEST_F(dcbm, survives_that_its_driver_leaves_while_it_is_idle)
+{
+	struct offload_stats before;
+
+	ASSERT_EQ(0, file_write(DRIVER "/unbind", DEVICE));
+	EXPECT_EQ(NR_CHANNELS, channels().gone);
+	before = offload_stats(NULL);
+	move(_metadata, self, 1);
+	/* Nothing was unmapped for an engine that is not there */
+	EXPECT_EQ(0, offload_stats(&before).calls);
+
+	ASSERT_EQ(0, file_write(DRIVER "/bind", DEVICE));
+	offload_set("active", "none");
+	offload_set("active", "dcbm");
+	EXPECT_EQ(NR_CHANNELS, channels().live);
+	EXPECT_EQ(0, channels().gone);
+	move(_metadata, self, 0);
+	EXPECT_LT(0, offload_stats(&before).folios);
+}
+
+TEST_F_TIMEOUT(dcbm, survives_that_its_driver_leaves_while_it_copies, 120)
+{
+	struct offload_stats before = offload_stats(NULL);
+	pthread_t thread;
+
+	softdma_set("latency_ns", 2000000);
+	ASSERT_EQ(0, pthread_create(&thread, NULL, keep_moving, self));
+	for (int i = 0; i < ROUNDS; i++) {
+		long moves = self->moves;
+
+		EXPECT_TRUE(comes_true(some_in_flight));
+		EXPECT_EQ(0, file_write(DRIVER "/unbind", DEVICE));
+		EXPECT_EQ(0, channels().live);
+		EXPECT_EQ(0, channels().in_flight);
+		/* Others go on */
+		while (self->moves < moves + 2)
+			usleep(1000);
+		EXPECT_EQ(0, file_write(DRIVER "/bind", DEVICE));
+		offload_set("active", i % 2 ? "cpu" : "none");
+		offload_set("active", "dcbm");
+		EXPECT_EQ(NR_CHANNELS, channels().live);
+	}
+	self->stop = true;
+	pthread_join(thread, NULL);
+	EXPECT_EQ(0, self->wrong);
+	EXPECT_LT(0, offload_stats(&before).folios);
+	EXPECT_EQ(0, offload_stats(&before).quarantined_bytes);
+}
+
+TEST_F_TIMEOUT(dcbm, survives_that_its_driver_leaves_while_it_is_stuck, 60)
+{
+	struct offload_stats before = offload_stats(NULL);
+	pthread_t thread;
+
+	inject("stall", 1);
+	ASSERT_EQ(0, pthread_create(&thread, NULL, move_once, self));
+	EXPECT_TRUE(comes_true(some_in_flight));
+	/* The driver stops the engine, so the copies are lost no more */
+	EXPECT_EQ(0, file_write(DRIVER "/unbind", DEVICE));
+	EXPECT_EQ(0, channels().in_flight);
+	pthread_join(thread, NULL);
+	EXPECT_EQ(0, self->wrong);
+	EXPECT_LT(0, offload_stats(&before).quarantined_bytes);
+	offload_set("active", "none");
+	EXPECT_EQ(0, module_unload("dcbm", 1000));
+	EXPECT_EQ(0, region_wrong_words(&self->region));
+}
+
+/* --- only slow --- */
+
+TEST_F_TIMEOUT(dcbm, uses_a_channel_again_that_was_only_slow, 60)
+{
+	struct offload_stats before = offload_stats(NULL);
+	struct region bait;
+
+	inject("stall", 2);
+	move(_metadata, self, 1);
+	EXPECT_LT(0, offload_stats(&before).quarantined_bytes);
+	EXPECT_LT(0, channels().stuck);
+
+	/* What it writes late is in no page that is in use */
+	region_fill(&self->region, NEW_SEED);
+	EXPECT_EQ(NULL, region_create(&bait, ANON, 0, 2 * SIZE,
+				      self->nodes[1]));
+	inject("stall", 0);
+	softdma_set("stall_release", 1);
+	EXPECT_TRUE(comes_true(all_live));
+	EXPECT_EQ(0, channels().in_flight);
+	EXPECT_EQ(0, region_wrong_words(&self->region));
+	EXPECT_EQ(0, region_wrong_words(&bait));
+
+	before = offload_stats(NULL);
+	for (int i = 0; i < ROUNDS; i++)
+		move(_metadata, self, i % 2);
+	EXPECT_EQ((long)(ROUNDS * SIZE / PMD), offload_stats(&before).folios);
+	EXPECT_EQ(NR_CHANNELS, channels().live);
+}
+
+TEST_F_TIMEOUT(dcbm, does_not_use_a_channel_again_that_fails_its_probe, 60)
+{
+	inject("stall", 1);
+	move(_metadata, self, 1);
+	EXPECT_TRUE(comes_true(some_stuck));
+	inject("stall", 0);
+	inject("residue", 1);
+	softdma_set("stall_release", 1);
+	/* More than the first probe needs */
+	sleep(3);
+	EXPECT_LT(0, injected("residue"));
+	EXPECT_EQ(0, channels().live);
+	inject("residue", 0);
+	EXPECT_TRUE(comes_true(all_live));
+}
+
+TEST_F_TIMEOUT(dcbm, is_left_at_once_with_copies_that_do_not_end, 60)
+{
+	long start;
+
+	inject("stall", 2);
+	move(_metadata, self, 1);
+	EXPECT_LT(0, channels().in_flight);
+	start = ms_now();
+	offload_set("active", "none");
+	EXPECT_GT(400, ms_now() - start);
+	/* The channels of the lost copies stay until these end */
+	EXPECT_LT(0, channels().stuck);
+	EXPECT_LT(0, softdma_users());
+
+	inject("stall", 0);
+	softdma_set("stall_release", 1);
+	EXPECT_EQ(0, module_unload("dcbm", 10000));
+	EXPECT_EQ(0, softdma_users());
+	EXPECT_EQ(0, region_wrong_words(&self->region));
+}
+
+TEST_HARNESS_MAIN
