@@ -8,13 +8,14 @@ help:
 	@echo 'make demo    build both kernels, move memory in VMs, end with a table'
 	@echo 'make test    run all tests'
 	@echo 'make lint    check the style of the code'
-	@echo 'make deb     make Debian packages of a kernel with Ferry, into out/deb'
+	@echo 'make deb     make Debian packages of the tools and of a kernel with Ferry, into out/deb'
 	@echo 'make clean   remove build/ and out/'
 
 demo test lint:
 	./ferry $@
 
 deb:
+	./ferry tools
 	./ferry kernel deb
 
 clean:

@@ -1,15 +1,19 @@
 # SPDX-License-Identifier: GPL-2.0
 """Debian packages of a kernel with Ferry, by the kernel's own bindeb-pkg, from the exported series.
 
-The config is that of the running kernel (/boot/config-*) without its debug information, cut down to
-the modules that are loaded, or, where there is none, as in a container, the lab's: that one is for
-QEMU.
+The config is that of the running kernel (/boot/config-*), or another that is named, with Ferry and the
+drivers of DMA engines (kernel/config/operator.config), without debug information, cut down to the
+modules that are loaded. Where there is none, as in a container, it is the lab's: that one is for QEMU.
+What is left out is said before the build.
 """
 
 from __future__ import annotations
 
+import lzma
 import os
 import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from ferry import config, files, kbuild, packages, paths, series, tree
@@ -17,30 +21,47 @@ from ferry.errors import FerryError
 from ferry.progress import note
 
 PACKAGES = (*kbuild.PACKAGES, "dpkg-dev", "debhelper", "rsync", "cpio", "fakeroot")
+# What --config may say instead of a file: the kernel that Debian ships.
+DEBIAN = "debian"
+DEBIAN_PACKAGE = "linux-config-6.12"
+DEBIAN_CONFIG = Path(f"/usr/src/{DEBIAN_PACKAGE}/config.amd64_none_amd64.xz")
 
-# Debian's keys and certificates are not in its source package, and debug
-# information makes a build three times as long.
+# Debian's keys and certificates are not in its source package, and debug information makes a build
+# three times as long.
 _OVERRIDES = {
     "CONFIG_SYSTEM_TRUSTED_KEYS": '""',
     "CONFIG_SYSTEM_REVOCATION_KEYS": '""',
     "CONFIG_MODULE_SIG_ALL": "n",
     "CONFIG_DEBUG_INFO_NONE": "y",
+    "CONFIG_DEBUG_INFO_DWARF_TOOLCHAIN_DEFAULT": "n",
     "CONFIG_LOCALVERSION_AUTO": "n",
     "CONFIG_LOCALVERSION": '""',
 }
 
 
-def build(given: Path | None, all_modules: bool) -> list[Path]:
-    """Make the packages; returns them. given: a .config to start from, instead of the machine's."""
+@dataclass(frozen=True)
+class Choice:
+    """What kernel it is to be."""
+
+    config: str | None = None  # a file, or DEBIAN; None: the running kernel's
+    all_modules: bool = False
+    tests: bool = False  # with softdma and the modules that test
+
+
+def build(choice: Choice) -> list[Path]:
+    """Make the packages; returns them."""
     packages.ensure(PACKAGES)
-    start = _start(given)
+    start = _start(choice.config)
+    for line in left_out(choice, start):
+        note(f"left out: {line}")
     with files.locked(paths.BUILD / "kernel.lock"):
         tree.assemble_current()
         series.commit(series.load(), tree.HERE)
         source = series.checkout(tree.HERE)
         out = source / "out-ferry"
         out.mkdir(exist_ok=True)
-        _configure(out, start, all_modules)
+        modules = None if choice.all_modules else Path("/proc/modules")
+        configure(out, start, modules, tests=choice.tests)
         kbuild.make(out, "bzImage", "modules", title="build for the packages", on_line=kbuild.counter())
         for old in source.glob("linux-*.deb"):
             old.unlink()
@@ -48,34 +69,89 @@ def build(given: Path | None, all_modules: bool) -> list[Path]:
         return _collect(source)
 
 
-def _start(given: Path | None) -> Path | None:
-    """The .config to start from; None: the lab's."""
+def left_out(choice: Choice, start: str | None) -> list[str]:
+    """What the running kernel has and this one will not, and what to do about it."""
+    lines = []
+    if start and config.parse(start).get("CONFIG_DEBUG_INFO_BTF") == "y":
+        lines.append("debug information, and with it BTF: BPF programs that relocate (CO-RE) will not load")
+    if start and not choice.all_modules:
+        lines.append("modules that are not loaded now: plug in and mount what you need, or use --all-modules")
+    if not choice.tests:
+        lines.append("softdma and the test modules: --with-tests adds them")
+    on = ", and it is on here" if _secure_boot() else ""
+    lines.append(
+        f"signatures: Secure Boot refuses this kernel{on}; sign it with a key of yours, or turn it off"
+    )
+    return lines
+
+
+def _secure_boot(folder: Path = Path("/sys/firmware/efi/efivars")) -> bool:
+    """The last byte of the firmware's variable; the first four are its attributes."""
+    return any(path.read_bytes()[-1:] == b"\1" for path in folder.glob("SecureBoot-*"))
+
+
+def _start(given: str | None) -> str | None:
+    """The config to start from; None: the lab's."""
+    if given == DEBIAN:
+        packages.ensure([DEBIAN_PACKAGE])
+        return read(DEBIAN_CONFIG)
     if given:
-        if not given.is_file():
-            raise FerryError(f"no config {given}; name a file like /boot/config-6.12.0")
-        return given
+        if not Path(given).is_file():
+            raise FerryError(f"no config {given}; name a file like /boot/config-6.12.0, or '{DEBIAN}'")
+        return read(Path(given))
     running = Path(f"/boot/config-{os.uname().release}")
     if running.is_file():
-        return running
-    note(f"no {running}: taking the lab's config, made for QEMU; name yours with --config for real machines")
+        return read(running)
+    note(f"no {running}: taking the lab's config, made for QEMU; for real machines use --config")
     return None
 
 
-def _configure(out: Path, start: Path | None, all_modules: bool) -> None:
-    folder = paths.KERNEL / "config"
-    wanted = config.merge([folder / "ferry.config"])
+def read(path: Path) -> str:
+    """A config, also if it is compressed as in Debian's package."""
+    data = path.read_bytes()
+    return (lzma.decompress(data) if path.suffix == ".xz" else data).decode()
+
+
+def wanted(start: str | None, tests: bool) -> config.Options:
+    """The options that make it Ferry's kernel, as far as the config that it starts from has their place."""
+    names = ["common"] if start is None else []
+    names += ["ferry", "operator", *(["test"] if tests else [])]
+    options = config.merge(paths.KERNEL / "config" / f"{name}.config" for name in names)
+    if tests and start is not None:
+        options["CONFIG_KUNIT"] = "m"
+    return options
+
+
+def configure(out: Path, start: str | None, modules: Path | None, *, tests: bool = False) -> None:
+    """Make .config; modules lists those to keep, as /proc/modules does, None: all of start's."""
+    options = wanted(start, tests)
     if start is None:
-        files.write(out / "ferry.config", config.render(config.merge([folder / "common.config"]) | wanted))
+        files.write(out / "ferry.config", config.render(options))
         kbuild.make(out, f"KCONFIG_ALLCONFIG={out / 'ferry.config'}", "allnoconfig", title="configure")
     else:
-        (out / ".config").write_text(start.read_text() + config.render(_OVERRIDES | wanted))
-        kbuild.make(out, "olddefconfig", title="configure")
-        if not all_modules:
-            kbuild.make(out, "localmodconfig", title="keep the modules in use")
-            with (out / ".config").open("a") as file:
-                file.write(config.render(wanted))
-            kbuild.make(out, "olddefconfig", title="configure")
-    config.verify(wanted, config.parse((out / ".config").read_text()))
+        _write(out, start, _OVERRIDES | options)
+        if modules:
+            kbuild.make(
+                out, f"LSMOD={_lsmod(out, modules)}", "localmodconfig", title="keep the modules in use"
+            )
+            _write(out, (out / ".config").read_text(), options)
+    config.verify(options, config.parse((out / ".config").read_text()))
+
+
+def _write(out: Path, text: str, options: Mapping[str, str]) -> None:
+    """A config with options on top; Kconfig takes the last of several values, and adds what is new."""
+    (out / ".config").write_text(text + config.render(options))
+    kbuild.make(out, "olddefconfig", title="configure")
+
+
+def _lsmod(out: Path, modules: Path) -> Path:
+    """What lsmod says of modules: localmodconfig reads the first column, after a heading."""
+    names = [line.split()[0] for line in (files.read(modules) or "").splitlines() if line]
+    listed = out / "ferry-lsmod"
+    files.write(
+        listed, "".join(f"{line}\n" for line in ("Module Size Used by", *(f"{n} 0 0" for n in names)))
+    )
+    return listed
 
 
 def _collect(source: Path) -> list[Path]:

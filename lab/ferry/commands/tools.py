@@ -1,0 +1,18 @@
+# SPDX-License-Identifier: GPL-2.0
+"""make the Debian package of ferryctl, migbench and iova_stress, into out/deb"""
+
+from __future__ import annotations
+
+import argparse
+
+from ferry import tools
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """None."""
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print where it is."""
+    print(tools.build())
+    return 0

@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: GPL-2.0
+"""The Debian package of what an operator uses: ferryctl, migbench, iova_stress (tools/debian)."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from pathlib import Path
+
+from ferry import packages, paths, proc, tree
+from ferry.errors import FerryError
+
+PACKAGES = ("bash-completion", "debhelper", "dpkg-dev", "fakeroot", "gcc", "libc6-dev", "libnuma-dev", "make")
+# What is made, and is made anew.
+MADE = ("migbench", "migbench-sanitize", "*.o", "__pycache__")
+UAPI = ("iommufd.h", "vfio.h")
+# Debian's own perl and python, whatever else is in the user's PATH.
+DEBIANS = "/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+def build() -> Path:
+    """Make the package from a copy of its sources; returns it."""
+    packages.ensure(PACKAGES)
+    headers = tree.assemble_current() / "include/uapi/linux"
+    with tempfile.TemporaryDirectory(prefix="tools-", dir=paths.BUILD) as folder:
+        source = Path(folder, "ferry-tools")
+        for name in ("bench", "tools"):
+            shutil.copytree(paths.ROOT / name, source / name, ignore=shutil.ignore_patterns(*MADE))
+        # Debian 12's own headers are older than what iova_stress can use.
+        (source / "uapi").mkdir()
+        for name in UAPI:
+            shutil.copy(headers / name, source / "uapi")
+        (source / "tools/debian").rename(source / "debian")
+        command = ["dpkg-buildpackage", "-b", "-us", "-uc"]
+        proc.run(command, title="make the package of the tools", cwd=source, env={"PATH": DEBIANS})
+        found = list(Path(folder).glob("ferry-tools_*.deb"))
+        if len(found) != 1:
+            raise FerryError(f"dpkg-buildpackage left no package; see {paths.LOGS}")
+        target = paths.OUT / "deb" / found[0].name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        return Path(shutil.move(found[0], target))

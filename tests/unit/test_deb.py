@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: GPL-2.0
+"""make deb says what it leaves out, before it builds."""
+
+from __future__ import annotations
+
+import lzma
+from pathlib import Path
+
+import pytest
+
+from ferry import config, deb
+from ferry.deb import Choice
+from ferry.errors import FerryError
+
+DEBIANS = "CONFIG_DEBUG_INFO_BTF=y\nCONFIG_INTEL_IOMMU=y\n"
+
+
+@pytest.mark.parametrize(
+    ("choice", "start", "said"),
+    [
+        (Choice(), DEBIANS, ("BTF", "--all-modules", "--with-tests", "Secure Boot")),
+        (Choice(all_modules=True, tests=True), DEBIANS, ("BTF", "Secure Boot")),
+        (Choice(), None, ("--with-tests", "Secure Boot")),
+    ],
+)
+def test_what_is_left_out_is_said(choice: Choice, start: str | None, said: tuple[str, ...]) -> None:
+    lines = deb.left_out(choice, start)
+    assert len(lines) == len(said)
+    for line, word in zip(lines, said, strict=True):
+        assert word in line
+
+
+@pytest.mark.parametrize(("last", "on"), [(b"\1", True), (b"\0", False)])
+def test_secure_boot_is_read_from_the_firmware(tmp_path: Path, last: bytes, on: bool) -> None:
+    (tmp_path / "SecureBoot-8be4df61").write_bytes(b"\6\0\0\0" + last)
+    assert deb._secure_boot(tmp_path) == on
+    assert not deb._secure_boot(tmp_path / "nosuch")
+
+
+def test_test_modules_are_not_wanted_unless_asked_for() -> None:
+    plain, tests = (deb.wanted(DEBIANS, tests=with_tests) for with_tests in (False, True))
+    assert "CONFIG_MIGRATE_OFFLOAD_MTCOPY" in plain
+    assert not [name for name in plain if "SOFTDMA" in name or "KUNIT" in name]
+    assert {"CONFIG_SOFTDMA", "CONFIG_AMD_PTDMA_KUNIT_TEST", "CONFIG_KUNIT"} <= tests.keys()
+
+
+def test_a_compressed_config_is_read(tmp_path: Path) -> None:
+    (tmp_path / "config.xz").write_bytes(lzma.compress(DEBIANS.encode()))
+    assert config.parse(deb.read(tmp_path / "config.xz"))["CONFIG_INTEL_IOMMU"] == "y"
+
+
+def test_a_config_that_is_not_there_is_named() -> None:
+    with pytest.raises(FerryError, match=r"no config /nosuch; .*'debian'"):
+        deb._start("/nosuch")

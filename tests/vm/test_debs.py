@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: GPL-2.0
+"""What make deb makes: the tools' package is whole and clean, and Debian's config becomes Ferry's kernel."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from ferry import config, deb, packages, paths, proc, tools, tree
+
+pytestmark = pytest.mark.vm
+
+
+def test_package_of_the_tools_is_whole_and_clean(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    packages.ensure(["lintian"])
+    monkeypatch.setattr(paths, "OUT", tmp_path)
+    package = tools.build()
+    listed = proc.output(["dpkg-deb", "--contents", package])
+    for name in (
+        *("usr/bin/migbench", "usr/sbin/ferryctl", "usr/sbin/iova_stress", "etc/ferry.conf"),
+        *("man1/migbench.1.gz", "man8/ferryctl.8.gz", "man8/iova_stress.8.gz"),
+        *("lib/systemd/system/ferry.service", "bash-completion/completions/ferryctl"),
+    ):
+        assert name in listed
+    command = ["lintian", "--fail-on", "error,warning", "--allow-root", str(package)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+    proc.run(["dpkg-deb", "-x", package, tmp_path / "root"], title="unpack")
+    assert "--json" in proc.output([tmp_path / "root/usr/bin/migbench", "--help"])
+    assert "apply" in proc.output(["/usr/bin/python3", tmp_path / "root/usr/sbin/ferryctl", "--help"])
+
+
+@pytest.fixture
+def out() -> Path:
+    """A build directory of the patched source."""
+    folder = tree.assemble_current() / "out-deb-test"
+    folder.mkdir(exist_ok=True)
+    return folder
+
+
+def _modules(options: config.Options) -> int:
+    return sum(value == "m" for value in options.values())
+
+
+def test_debians_config_becomes_an_operators_kernel(out: Path, tmp_path: Path) -> None:
+    """With the modules of a server, and with all: Ferry and its engines, no tests, what was said left out."""
+    start = deb._start(deb.DEBIAN)
+    assert start
+    loaded = tmp_path / "modules"
+    loaded.write_text("ext4 1 0 - Live 0x0\nnvme 1 0 - Live 0x0\nixgbe 1 0 - Live 0x0\n")
+    counts = []
+    for modules in (None, loaded):
+        deb.configure(out, start, modules)
+        found = config.parse((out / ".config").read_text())
+        counts.append(_modules(found))
+        for name in ("MIGRATE_OFFLOAD_MTCOPY", "MIGRATE_OFFLOAD_DCBM", "AMD_PTDMA", "EXT4_FS", "IXGBE"):
+            assert found[f"CONFIG_{name}"] == "m", name
+        assert found["CONFIG_MIGRATE_PTE_RUNS"] == found["CONFIG_MIGRATE_BULK"] == "y"
+        tests = [name for name in found if "KUNIT" in name or name == "CONFIG_SOFTDMA"]
+        assert {found[name] for name in tests} <= {"n"}
+        assert found.get("CONFIG_DEBUG_INFO_BTF", "n") == "n"
+    assert counts[0] > 3000
+    assert counts[1] < 300
+
+
+def test_tests_come_if_they_are_asked_for(out: Path) -> None:
+    deb.configure(out, deb._start(deb.DEBIAN), None, tests=True)
+    found = config.parse((out / ".config").read_text())
+    assert (found["CONFIG_SOFTDMA"], found["CONFIG_AMD_PTDMA_KUNIT_TEST"]) == ("m", "m")
+
+
+def test_the_labs_config_is_an_operators_kernel_too(out: Path) -> None:
+    """Where there is no other: make deb in a container."""
+    deb.configure(out, None, None)
+    found = config.parse((out / ".config").read_text())
+    assert found["CONFIG_MIGRATE_OFFLOAD_DCBM"] == "m"
+    assert found.get("CONFIG_SOFTDMA", "n") == "n"

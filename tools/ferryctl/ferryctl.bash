@@ -1,0 +1,23 @@
+# shellcheck shell=bash
+# SPDX-License-Identifier: GPL-2.0
+# Completion of ferryctl, from what the kernel says.
+_ferryctl() {
+	local word=${COMP_WORDS[COMP_CWORD]} verb=${COMP_WORDS[1]} words=
+	local folder=/sys/kernel/mm/migrate_offload
+	if ((COMP_CWORD == 1)); then
+		words="status use set watch causes apply reset --help"
+	elif [[ $verb == use ]]; then
+		words="none cpu mtcopy dcbm $(cat $folder/available 2>/dev/null) --save --json"
+	elif [[ $verb == set ]]; then
+		compopt -o nospace
+		words="reasons= min_bytes= window_pages= chunk_pages= stripe_bytes= inaccessible_enabled= --save --json"
+	elif [[ $verb == watch ]]; then
+		words="--interval --count --json"
+	elif [[ $verb == reset ]]; then
+		words="--save --json"
+	else
+		words="--json"
+	fi
+	mapfile -t COMPREPLY < <(compgen -W "$words" -- "$word")
+}
+complete -F _ferryctl ferryctl
