@@ -3,13 +3,11 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from ferry import emulator, kbuild, packages, paths, proc, rows, vm
 from ferry.errors import FerryError, UsageError
@@ -71,10 +69,11 @@ class Plan:
 
 @dataclass(frozen=True)
 class Measured:
-    """The rows of a plan, and the kernels they come from by flavour."""
+    """The rows of a plan, the kernels they come from by flavour, and the machine as it was booted."""
 
     rows: list[rows.Row]
     kernels: dict[str, str]
+    machine: Machine
 
 
 def parse_size(text: str) -> int:
@@ -142,7 +141,7 @@ def measure(plan: Plan, machine: Machine, *, kvm: bool = False) -> Measured:
                 raise FerryError(f"the bench on {name} ended early: {result.output.strip()[-200:]}")
             found += here
     found = rows.with_ratios(rows.over_rounds(found))
-    return Measured(found, {name: kernel.release for name, kernel in kernels.items()})
+    return Measured(found, {name: kernel.release for name, kernel in kernels.items()}, machine)
 
 
 def _own_emulator(machine: Machine, kvm: bool) -> bool:
@@ -158,18 +157,3 @@ def parse(records: Sequence[str], plan: Plan) -> list[rows.Row]:
             engine, _, text = rest.partition(" ")
             found.append(rows.from_migbench(text, engine, plan.channels if engine == "dcbm" else 0))
     return found
-
-
-def host(machine: Machine, kvm: bool = False) -> dict[str, Any]:
-    """Where figures come from: they are an emulated machine's, on a host."""
-    model = re.search(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text())
-    return {
-        "cpu": model[1] if model else "unknown",
-        "cpus": len(os.sched_getaffinity(0)),
-        "qemu": emulator.version(emulator.BINARY if _own_emulator(machine, kvm) else machine.program[0]),
-        "accelerator": "kvm" if kvm else "tcg, icount" if machine.icount else "tcg",
-        "machine": machine.name,
-        "guest_cpus": machine.cpus,
-        "guest_nodes": machine.nodes,
-        "guest_node_mib": machine.node_mib,
-    }

@@ -17,6 +17,8 @@ PAGE = 4096
 # dma is the earlier design, one big copy phase with whole folios for each channel; ferry is Ferry's own.
 ENGINES = ("vanilla", "cpu", "dma", "ferry", "mtcopy")
 ON_CHANNELS = ("dma", "ferry")
+# What the kernel calls them; "none" is Linux's own path.
+ACTIVE = {"vanilla": "none", "cpu": "cpu", "dma": "dcbm", "ferry": "dcbm", "mtcopy": "mtcopy"}
 MAX_DEPTH = 65536
 
 
@@ -58,10 +60,10 @@ class Cell:
         return f"{self.folios} x {self.folio}, {self.engine}{channels}{batch}"
 
     def engine_lines(self) -> list[str]:
-        """Shell lines that choose the engine."""
+        """Shell lines that load the engine, as it is to be."""
         if self.engine in ON_CHANNELS:
             # Without batches Ferry's own depth will do.
-            depth = min(MAX_DEPTH, max(32, self.batch_pages * PAGE // parse_size(self.folio)))
+            depth = min(MAX_DEPTH, max(256, self.batch_pages * PAGE // parse_size(self.folio)))
             return [f"use_dma {self.channels} {depth}"]
         if self.engine == rows.VANILLA:
             return []
@@ -76,15 +78,17 @@ class Cell:
         return [f"use_policy {self.batch_pages} {stripe}"]
 
     def bench_lines(self, index: int) -> list[str]:
-        """Shell lines that measure, and write a record."""
+        """Shell lines that choose the engine, measure, and write a record."""
         args = ["--folio", self.folio, "--bytes", str(self.bytes), "--runs", str(self.runs)]
         args += ["--latency"] if self.latency else []
         args += ["--access"] if self.access else []
         words = f"migbench {shlex.join(args)}"
         lines = [
             f"step {shlex.quote(self.title)}",
-            f'{words} --json /tmp/row >/tmp/said 2>&1 || fail "{self.title}: $(tail -n 1 /tmp/said)"',
-            f"echo \"cell {index} $(tr -d '\\n' </tmp/row)\" >&3",
+            f"activate {ACTIVE[self.engine]}",
+            f'{words} --json "$WORK/row" >"$WORK/said" 2>&1 ||'
+            f' fail "{self.title}: $(tail -n 1 "$WORK/said")"',
+            f'echo "cell {index} $(tr -d \'\\n\' <"$WORK/row")" >&3',
         ]
         if self.cycles:
             lines.append(f'echo "cycles {index} $(cycles {words} --warmup 0)" >&3')
@@ -116,6 +120,7 @@ class Found:
             "batch_pages": self.cell.batch_pages or None,
             "folios": self.cell.folios,
             "bytes": self.cell.bytes,
+            "runs": self.row.runs,
             "gbps": self.row.gbps,
             "ratio": self.ratio,
             "published_ratio": self.published_ratio,
@@ -135,7 +140,7 @@ class Found:
 
 
 def script(cells: Sequence[tuple[int, Cell]]) -> str:
-    """The job that measures cells, each under its number; what two neighbours share is set up once."""
+    """The job that measures cells, each under its number; what two neighbours share is loaded once."""
     lines: list[str] = []
     engine: list[str] = []
     policy: list[str] = []

@@ -4,14 +4,32 @@
 from __future__ import annotations
 
 import argparse
+import shutil
 import signal
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from types import FrameType
 from typing import Protocol
 
-from ferry.commands import bench, cost, demo, iommu, kernel, lint, server, table, test, vm
+from ferry import paths
+from ferry.commands import (
+    bench,
+    cost,
+    demo,
+    iommu,
+    kernel,
+    lint,
+    profile,
+    server,
+    table,
+    test,
+    tools,
+    vm,
+)  # fmt: skip
 from ferry.errors import FerryError
+
+KEPT_LOGS = 50
 
 
 class Command(Protocol):
@@ -29,11 +47,13 @@ COMMANDS: tuple[Command, ...] = (
     demo,
     bench,
     cost,
+    profile,
     table,
     iommu,
     vm,
     kernel,
     server,
+    tools,
     test,
     lint,
 )
@@ -50,7 +70,7 @@ def make_parser() -> argparse.ArgumentParser:
         sub = table.add_parser(
             command.__name__.rpartition(".")[2], help=text, description=text, allow_abbrev=False
         )
-        sub.set_defaults(run=command.run, takes_rest=False)
+        sub.set_defaults(run=command.run, takes_rest=False, develops=False)
         command.add_arguments(sub)
     return parser
 
@@ -59,14 +79,32 @@ def _terminated(signum: int, frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
-def main(argv: Sequence[str]) -> int:
-    """Run one subcommand; the exit code is its own, or that of its error."""
+def parse(argv: Sequence[str]) -> argparse.Namespace:
+    """The arguments, understood; exits after a question for help, or what cannot be understood.
+
+    The launcher calls this with Debian's Python alone, so neither this module nor what it imports
+    may import at their top what has to be installed.
+    """
     parser = make_parser()
     args, rest = parser.parse_known_args(argv)
     args.rest = rest
     if rest and not args.takes_rest:
         parser.error(f"unrecognized arguments: {' '.join(rest)}")
-    signal.signal(signal.SIGTERM, _terminated)
+    return args
+
+
+def _forget_old_logs(folder: Path) -> None:
+    """Keep the logs of the last runs."""
+    for old in sorted(folder.glob("2*-*-*"))[:-KEPT_LOGS]:
+        shutil.rmtree(old, ignore_errors=True)
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run one subcommand; the exit code is its own, or that of its error."""
+    args = parse(argv)
+    _forget_old_logs(paths.LOGS.parent)
+    for signum in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(signum, _terminated)
     try:
         code: int = args.run(args)
         return code

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,11 +15,16 @@ from ferry.progress import note
 
 def write(path: Path, text: str) -> bool:
     """Replace a file by rename, only if its text changed. Returns whether it did."""
-    if path.is_file() and path.read_text() == text:
+    return write_bytes(path, text.encode())
+
+
+def write_bytes(path: Path, data: bytes) -> bool:
+    """The same for bytes. Two ./ferry may do this at once, so each has a scratch file of its own."""
+    if path.is_file() and path.read_bytes() == data:
         return False
     path.parent.mkdir(parents=True, exist_ok=True)
-    scratch = path.with_name(f"{path.name}.new")
-    scratch.write_text(text)
+    scratch = path.with_name(f"{path.name}.{os.getpid()}.new")
+    scratch.write_bytes(data)
     scratch.replace(path)
     return True
 

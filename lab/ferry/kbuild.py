@@ -19,11 +19,20 @@ PACKAGES = (
     "xz-utils", "kmod", "ccache",
 )  # fmt: skip
 
+_CC = Path(__file__).with_name("cc")
+
+
+def without_cc(path: str) -> str:
+    """PATH without any cc/: the gcc of a ./ferry that runs this one would call itself for ever."""
+    return ":".join(each for each in path.split(":") if Path(each).parts[-3:] != _CC.parts[-3:])
+
+
+_PATH = without_cc(os.environ["PATH"])
 # Equal inputs give an equal kernel, and objects are shared between flavours by ccache (see cc/gcc).
 ENV = {
     "LC_ALL": "C",
-    "PATH": f"{Path(__file__).with_name('cc')}:{os.environ['PATH']}",
-    "CCACHE_PATH": os.environ["PATH"],
+    "PATH": f"{_CC}:{_PATH}",
+    "CCACHE_PATH": _PATH,
     "CCACHE_NOHASHDIR": "1",
     "KBUILD_BUILD_USER": "ferry",
     "KBUILD_BUILD_HOST": "ferry",
@@ -48,8 +57,8 @@ FLAVOURS = {
     f.name: f
     for f in (
         Flavour("vanilla", ("common",), patched=False, steps=2160),
-        Flavour("ferry", ("common", "ferry"), patched=True, steps=2200),
-        Flavour("debug", ("common", "ferry", "debug"), patched=True, steps=2500),
+        Flavour("ferry", ("common", "ferry", "test"), patched=True, steps=2200),
+        Flavour("debug", ("common", "ferry", "test", "debug"), patched=True, steps=2500),
         Flavour("iommu-kasan", ("iommu", "kasan"), patched=True, steps=1000),
         Flavour("iommu-kcsan", ("iommu", "kcsan"), patched=True, steps=1000),
     )

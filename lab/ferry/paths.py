@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0
 """Where things are. Everything that Ferry makes is under BUILD (to be kept) or OUT (results)."""
 
+import os
+import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 KERNEL = ROOT / "kernel"
 BUILD = ROOT / "build"
 OUT = ROOT / "out"
-LOGS = BUILD / "log"
+# Of this run alone: two at once do not overwrite each other's.
+LOGS = BUILD / "log" / f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"

@@ -3,19 +3,21 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ferry import report
+from ferry import files, report
 from ferry.rows import Row
+from ferry.steps import STEPS, Breakdown
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-def draw(rows: Sequence[Row], path: Path, title: str) -> None:
-    """Write a PNG with two groups of bars per folio size, a bar per engine."""
+def draw(rows: Sequence[Row], path: Path, title: str, origin: str) -> None:
+    """Write a PNG with two groups of bars per folio size, a bar per engine, and where they come from."""
     import matplotlib as mpl
 
     mpl.use("Agg")
@@ -28,12 +30,13 @@ def draw(rows: Sequence[Row], path: Path, title: str) -> None:
     _bars(right, rows, lambda row: row.inaccessible_us["p50"])
     right.set_ylabel("inaccessible time, median [us]")
     figure.suptitle(title)
+    figure.supxlabel(origin, fontsize="x-small", color="grey")
     bars, names = left.get_legend_handles_labels()
     figure.legend(bars, names, loc="outside lower center", ncols=len(names), frameon=False)
-    scratch = path.with_name(f"{path.name}.new")
-    figure.savefig(scratch, format="png", dpi=120)
+    out = io.BytesIO()
+    figure.savefig(out, format="png", dpi=120)
     pyplot.close(figure)
-    scratch.replace(path)
+    files.write_bytes(path, out.getvalue())
 
 
 def _bars(axes: Axes, rows: Sequence[Row], value: Callable[[Row], float | None]) -> None:
@@ -47,3 +50,36 @@ def _bars(axes: Axes, rows: Sequence[Row], value: Callable[[Row], float | None])
     axes.set_xticks([i + 0.4 - width / 2 for i in range(len(folios))], [report.size(f) for f in folios])
     axes.set_xlabel("folio size")
     axes.spines[["top", "right"]].set_visible(False)
+
+
+def steps(found: Sequence[Breakdown], path: Path, title: str, origin: str) -> None:
+    """Write a PNG with a stacked bar per folio size and engine: its instructions by step."""
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    from matplotlib import pyplot
+
+    folios = list(dict.fromkeys(each.folio_kib for each in found))
+    figure, panels = pyplot.subplots(
+        1, len(folios), figsize=(2 + 3.2 * len(folios), 4.8), layout="constrained", squeeze=False
+    )
+    colors = pyplot.get_cmap("tab20").colors  # type: ignore[attr-defined]
+    for axes, kib in zip(panels[0], folios, strict=True):
+        here = [each for each in found if each.folio_kib == kib]
+        names = [f"{each.engine} x{each.channels}" if each.channels else each.engine for each in here]
+        below = [0.0] * len(here)
+        for number, step in enumerate(STEPS):
+            heights = [each.by_step()[step] for each in here]
+            axes.bar(names, heights, 0.7, bottom=below, label=step, color=colors[number])
+            below = [low + height for low, height in zip(below, heights, strict=True)]
+        axes.set_title(f"{report.size(kib)} folios")
+        axes.spines[["top", "right"]].set_visible(False)
+    panels[0][0].set_ylabel("instructions per folio")
+    bars, names = panels[0][0].get_legend_handles_labels()
+    figure.legend(bars[::-1], names[::-1], loc="outside right center", frameon=False)
+    figure.suptitle(title)
+    figure.supxlabel(origin, fontsize="x-small", color="grey")
+    out = io.BytesIO()
+    figure.savefig(out, format="png", dpi=120)
+    pyplot.close(figure)
+    files.write_bytes(path, out.getvalue())

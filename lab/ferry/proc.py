@@ -24,12 +24,12 @@ PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None)
 
 
-def die_with_parent() -> None:
-    """For preexec_fn: the kernel kills this process when the thread that started it ends."""
-    _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+def die_with_parent(how: int = signal.SIGKILL) -> None:
+    """For preexec_fn: the kernel ends this process when the thread that started it ends."""
+    _libc.prctl(PR_SET_PDEATHSIG, how)
 
 
-def kill_group(child: subprocess.Popen[str]) -> None:
+def kill_group(child: subprocess.Popen[str], grace_s: float = TERM_GRACE_S) -> None:
     """End a child that leads its own process group, and all that it started."""
     for sig in (signal.SIGTERM, signal.SIGKILL):
         try:
@@ -37,13 +37,15 @@ def kill_group(child: subprocess.Popen[str]) -> None:
         except ProcessLookupError:
             break
         try:
-            child.wait(TERM_GRACE_S)
+            child.wait(grace_s)
         except subprocess.TimeoutExpired:
             continue
     child.wait()
 
 
-def _spawn(args: Args, cwd: Path | None, env: Mapping[str, str] | None, stderr: int) -> subprocess.Popen[str]:
+def _spawn(
+    args: Args, cwd: Path | None, env: Mapping[str, str] | None, on_death: int
+) -> subprocess.Popen[str]:
     try:
         return subprocess.Popen(
             [str(a) for a in args],
@@ -51,11 +53,11 @@ def _spawn(args: Args, cwd: Path | None, env: Mapping[str, str] | None, stderr: 
             env={**os.environ, **(env or {})},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
-            stderr=stderr,
+            stderr=subprocess.STDOUT,
             text=True,
             errors="replace",
             process_group=0,
-            preexec_fn=die_with_parent,
+            preexec_fn=lambda: die_with_parent(on_death),
         )
     except FileNotFoundError as err:
         raise FerryError(f"cannot run {args[0]}: {err.strerror}: {err.filename}") from err
@@ -69,11 +71,14 @@ def run(
     cwd: Path | None = None,
     env: Mapping[str, str] | None = None,
     on_line: Callable[[str], str | None] | None = None,
+    on_death: int = signal.SIGKILL,
+    grace_s: float = TERM_GRACE_S,
 ) -> None:
-    """Run a command with a line of progress; its output goes to build/log/LOG.log.
+    """Run a command with a line of progress; its output goes to LOG.log in this run's folder of logs.
 
     title is what the user sees; log defaults to the title with dashes. env is added to ours.
-    on_line gets each line of output and may return a text to show as the progress.
+    on_line gets each line of output and may return a text to show as the progress. A command that has
+    something to put back gets on_death if this process is killed, and grace_s if it is interrupted.
     Raises CommandFailed, with the end of the output and the log's path, if it fails.
     """
     path = paths.LOGS / f"{log or title.replace(' ', '-')}.log"
@@ -81,7 +86,7 @@ def run(
     tail: list[str] = []
     with Step(title) as step, path.open("w") as out:
         out.write(f"$ {shlex.join(str(a) for a in args)}\n")
-        child = _spawn(args, cwd, env, subprocess.STDOUT)
+        child = _spawn(args, cwd, env, on_death)
         assert child.stdout
         try:
             for line in child.stdout:
@@ -93,7 +98,7 @@ def run(
                     step.update(text)
             returncode = child.wait()
         except BaseException:
-            kill_group(child)
+            kill_group(child, grace_s)
             raise
         if returncode:
             ended = "\n".join(f"  | {line}" for line in tail)

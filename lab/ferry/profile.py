@@ -76,8 +76,8 @@ class Profile:
         return dataclasses.replace(self.as_machine(), icount=False, cpus=cpus)
 
     def parameters(self) -> dict[str, Any]:
-        """For the record beside a result."""
-        keys = ("cpus", "nodes", "cpu_nodes", "node_mib", "slow_nodes")
+        """For the record beside a result: of the engine, and where the memory is."""
+        keys = ("cpu_nodes", "slow_nodes")
         return {key: getattr(self.computer, key) for key in keys} | dataclasses.asdict(self.dma)
 
 

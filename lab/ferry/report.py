@@ -8,14 +8,14 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, TextIO
-
-from rich.console import Console
-from rich.table import Table
+from typing import TYPE_CHECKING, Any, TextIO
 
 from ferry import files
 from ferry.errors import UsageError
 from ferry.rows import VANILLA, Row
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 FIGURES = (
     *("GB/s", "min-max", "ratio", "first folio us", "inaccessible us p50 / p99"),
@@ -34,7 +34,7 @@ def check_writable(path: Path) -> None:
         raise UsageError(f"{path} is a folder: name a file")
     if not os.access(folder, os.W_OK | os.X_OK):
         raise UsageError(f"cannot write {path}: no permission; choose another place")
-    scratch = path.with_name(f"{path.name}.new")
+    scratch = path.with_name(f"{path.name}.{os.getpid()}.new")
     try:
         scratch.touch()
         scratch.unlink()
@@ -65,9 +65,16 @@ def _us(value: float | None) -> str:
     return "-" if value is None else f"{value:,.0f}"
 
 
+def new_table(title: str) -> Table:
+    """An empty table. Imported here, because help is given before anything is installed."""
+    from rich.table import Table
+
+    return Table(title=title, title_justify="left")
+
+
 def table(rows: Sequence[Row], title: str) -> Table:
     """The rows beside each other, a rule between folio sizes."""
-    found = Table(title=title, title_justify="left")
+    found = new_table(title)
     for name in ("folio", "engine"):
         found.add_column(name)
     for name in FIGURES:
@@ -91,6 +98,8 @@ def table(rows: Sequence[Row], title: str) -> Table:
 
 def show(what: Table, file: TextIO | None = None) -> None:
     """Print a table; never narrower than it needs, so that a log has whole lines."""
+    from rich.console import Console
+
     console = Console(file=file or sys.stdout)
     console.width = max(console.width, Console(width=1000).measure(what).maximum)
     console.print(what)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Measure the cells of a table: in VMs of an emulated server, several at once, or on this machine.
+"""Measure the cells of a table in VMs of an emulated server, several at once.
 
 Under icount a VM's figures depend on nothing but what it is given, so which VM measures which cell is
 decided by the cells alone, never by how many CPUs the host has or how busy they are.
@@ -8,20 +8,17 @@ decided by the cells alone, never by how many CPUs the host has or how busy they
 from __future__ import annotations
 
 import os
-import tempfile
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from dataclasses import dataclass
-from pathlib import Path
 
-from ferry import bench, cell, files, kbuild, paths, proc, vm
+from ferry import bench, cell, kbuild, paths, vm
 from ferry.cell import Cell, Found
-from ferry.errors import CommandFailed, FerryError
+from ferry.errors import FerryError
 from ferry.machine import Machine
 from ferry.progress import Step
 
-OFFLOAD = Path("/sys/kernel/mm/migrate_offload")
 # A VM boots in seconds; more cells than that share its boot.
 CELLS_PER_VM = 12
 BOOT_S = 180.0
@@ -108,36 +105,3 @@ def _all(
             cancelled.set()
             pool.shutdown(cancel_futures=True)
             raise
-
-
-def here(cells: Sequence[Cell]) -> tuple[list[Found], dict[str, str]]:
-    """Measure cells on this machine, which runs a Ferry kernel: with none active it migrates as vanilla.
-
-    Whatever happens, none is active afterwards.
-    """
-    if os.geteuid():
-        raise FerryError("choosing an engine needs root: run ./ferry table --here as root")
-    if not OFFLOAD.is_dir():
-        raise FerryError(f"{OFFLOAD} is missing: boot a kernel with Ferry (make deb), or leave out --here")
-    migbench = bench.build_migbench()
-    with tempfile.TemporaryDirectory(prefix="here-", dir=paths.BUILD) as folder:
-        job, result = Path(folder, "job.sh"), Path(folder, "result")
-        numbered = sorted(enumerate(cells), key=lambda each: cell.key(each[1]))
-        restore = "trap 'echo none >$OFFLOAD/active; use_policy 0 0' EXIT"
-        job.write_text(f"{(vm.GUEST / 'lib.sh').read_text()}\n{restore}\n{cell.script(numbered)}\n")
-        env = {"PATH": f"{migbench.parent}:{os.environ['PATH']}"}
-        command: list[str | Path] = ["sh", "-c", 'exec 3>"$1"; . "$2"', "sh", result, job]
-        try:
-            proc.run(command, title=f"measure {len(cells)} cells on this machine", log="here", env=env)
-        except CommandFailed as err:
-            raise _reason(result) or err from None
-        found = cell.parse(result.read_text().splitlines(), cells)
-    return [found[i] for i in range(len(cells))], {"here": os.uname().release}
-
-
-def _reason(result: Path) -> FerryError | None:
-    """Why a job gave up, if it said so."""
-    for record in (files.read(result) or "").splitlines():
-        if record.startswith("error "):
-            return FerryError(record.removeprefix("error "))
-    return None

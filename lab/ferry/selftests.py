@@ -12,11 +12,15 @@ from ferry.kbuild import Kernel
 from ferry.machine import Machine
 
 MODULES = ("softdma", "dcbm", "mtcopy")
+FOLDERS = ("migrate_offload", "migrate_bulk", "migrate_runs")
 # What each machine is for, in this order: sysfs wants to see the defaults. What callers needs, no one
 # machine has; it skips the rest.
 # poison comes last: what is poisoned stays so until the next boot, also where Linux lost track of it.
 PROGRAMS = {
-    "smp": ("sysfs", "data", "concurrent", "extra_refs", "faults", "unload", "memory", "poison"),
+    "smp": (
+        *("sysfs", "data", "concurrent", "extra_refs", "faults", "providers", "helpers", "unload"),
+        *("memory", "move_calls", "run_state", "run_races", "run_files", "poison"),
+    ),
     "movable": ("callers",),
     "cxl": ("callers",),
 }
@@ -28,13 +32,17 @@ _SHOW = "sed 's/^/| /' >&3"
 def build(kernel: Kernel) -> list[Path]:
     """The kselftests of Ferry, built beside the kernel."""
     packages.ensure(["gcc", "libc6-dev", "make", "e2fsprogs", "xfsprogs"])
-    source = kernel.source_dir / "tools/testing/selftests/migrate_offload"
-    output = paths.BUILD / "selftests"
+    return sorted(program for folder in FOLDERS for program in _build(kernel, folder))
+
+
+def _build(kernel: Kernel, folder: str) -> list[Path]:
+    source = kernel.source_dir / "tools/testing/selftests" / folder
+    output = paths.BUILD / "selftests" / folder
     output.mkdir(parents=True, exist_ok=True)
     headers = f"KHDR_INCLUDES=-isystem {kernel.source_dir}/usr/include"
     args: list[str | Path] = ["make", "-C", source, f"OUTPUT={output}", headers]
-    proc.run(args, title="build kselftests")
-    programs = sorted(p for p in output.iterdir() if p.is_file() and not p.suffix)
+    proc.run(args, title=f"build kselftests of {folder}")
+    programs = [p for p in output.iterdir() if p.is_file() and not p.suffix]
     if not programs:
         raise FerryError(f"{source} built no test into {output}")
     return programs

@@ -11,16 +11,15 @@ import html
 import io
 import json
 import textwrap
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rich.table import Table
-
-from ferry import files, paths, report, tables
+from ferry import files, paths, provenance, report, tables
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from rich.table import Table
 
 Json = dict[str, Any]
 
@@ -60,7 +59,7 @@ def engine(cell: Json) -> str:
 
 def residual(cell: Json) -> str:
     """How much more than published."""
-    if cell["engine"] == "vanilla" or "published_ratio" not in cell:
+    if cell["engine"] == "vanilla" or "published_ratio" not in cell or "ratio" not in cell:
         return ""
     return f"{(cell['ratio'] / cell['published_ratio'] - 1) * 100:+.0f} %"
 
@@ -92,14 +91,29 @@ def columns(result: Json) -> list[tuple[str, Callable[[Json], str]]]:
 
 def title(result: Json) -> str:
     """What, and on what."""
-    kind = "" if result["profile"] == "here" else "emulated "
+    known = result["provenance"]
+    where = known["machine"] if _here(result) else f"emulated {result['profile']}"
     part = ", a part of it" if result["quick"] else ""
-    return f"{result['table']}: {result['title']} ({kind}{result['profile']}{part})"
+    return f"{result['table']}: {result['title']} ({where}, {_cpus(known)}{part})"
+
+
+def _cpus(known: Json) -> str:
+    return f"{known['cpus']} CPU{'s' * (known['cpus'] != 1)}"
+
+
+def place(result: Json, folder: Path = paths.OUT) -> Path:
+    """The file of a result: another machine's, or a part of the cells, never replaces the whole of zen3's."""
+    profile = "" if result["profile"] == "zen3" else f"-{result['profile']}"
+    return folder / f"table-{result['table']}{profile}{'-quick' if result['quick'] else ''}.json"
+
+
+def _here(result: Json) -> bool:
+    return bool(result["profile"] == "here")
 
 
 def as_table(result: Json) -> Table:
     """For the terminal."""
-    found = Table(title=title(result), title_justify="left")
+    found = report.new_table(title(result))
     for name, _ in columns(result):
         found.add_column(name, justify="left" if name in ("folio", "engine") else "right")
     cells = result["cells"]
@@ -111,13 +125,13 @@ def as_table(result: Json) -> Table:
 
 def write(folder: Path = paths.OUT) -> list[Path]:
     """A plot for each result in a folder, and the page with all of them."""
-    found = [folder / f"table-{name}.json" for name in tables.TABLES]
-    results = [json.loads(path.read_text()) for path in found if path.is_file()]
+    found = [path for name in tables.TABLES for path in sorted(folder.glob(f"table-{name}*.json"))]
     made, parts = [], []
-    for result in results:
+    for kept in found:
+        result = json.loads(kept.read_text())
         picture = _picture(result)
-        path = folder / f"table-{result['table']}.png"
-        path.write_bytes(picture)
+        path = kept.with_suffix(".png")
+        files.write_bytes(path, picture)
         made.append(path)
         parts.append(_section(result, picture))
     page = folder / "tables.html"
@@ -144,12 +158,14 @@ def _picture(result: Json) -> bytes:
     figure, axes = pyplot.subplots(
         1, len(folios), figsize=(max(6.0, 3.2 * len(folios)), 4), layout="constrained", squeeze=False
     )
-    for place, folio in zip(axes[0], folios, strict=True):
-        cells = [cell for cell in result["cells"] if cell["folio_kib"] == folio]
-        draw(place, cells)
-        place.set_title(f"{report.size(folio)} folios")
-        place.spines[["top", "right"]].set_visible(False)
+    where = "here" if _here(result) else "emulated"
+    for part, folio in zip(axes[0], folios, strict=True):
+        cells = [cell for cell in result["cells"] if cell["folio_kib"] == folio and "ratio" in cell]
+        draw(part, cells, where)
+        part.set_title(f"{report.size(folio)} folios")
+        part.spines[["top", "right"]].set_visible(False)
     axes[0][0].set_ylabel("throughput, vanilla = 1")
+    figure.supxlabel(provenance.short(result["provenance"]), fontsize="x-small", color="grey")
     axes[0][-1].legend(fontsize="small", loc="upper left", bbox_to_anchor=(1.0, 1.0))
     width = int(figure.get_figwidth() * LETTERS_PER_INCH)
     figure.suptitle(textwrap.fill(title(result), width), fontsize="medium")
@@ -160,13 +176,13 @@ def _picture(result: Json) -> bytes:
     return out.getvalue()
 
 
-def _plot_channels(axes: Axes, cells: list[Json]) -> None:
+def _plot_channels(axes: Axes, cells: list[Json], where: str) -> None:
     """Ratio by channels: posted, measured, Ferry's."""
     dma = [cell for cell in cells if cell["engine"] == "dma"]
     lines = (
         ("posted", [(c["channels"], c["published_ratio"]) for c in dma if "published_ratio" in c], "k--x"),
-        ("the same, emulated", [(c["channels"], c["ratio"]) for c in dma], "C0-o"),
-        ("Ferry, emulated", [(c["channels"], c["ratio"]) for c in cells if c["engine"] == "ferry"], "C1-s"),
+        (f"the same, {where}", [(c["channels"], c["ratio"]) for c in dma], "C0-o"),
+        (f"Ferry, {where}", [(c["channels"], c["ratio"]) for c in cells if c["engine"] == "ferry"], "C1-s"),
     )
     for label, points, style in lines:
         if points:
@@ -176,16 +192,22 @@ def _plot_channels(axes: Axes, cells: list[Json]) -> None:
     axes.set_ylim(bottom=0)
 
 
-def _plot_batches(axes: Axes, cells: list[Json]) -> None:
+def _plot_batches(axes: Axes, cells: list[Json], where: str) -> None:
     """Ratio by first-folio latency: the trade that batches make, and where Ferry is."""
     for i, count in enumerate(dict.fromkeys(c["channels"] for c in cells if "channels" in c)):
         mine = [cell for cell in cells if cell.get("channels") == count]
         batches = [(c["first_folio_us"], c["ratio"]) for c in mine if c["engine"] == "dma"]
         if batches:
-            axes.plot(*zip(*batches, strict=True), f"C{i}-o", label=f"batches, x{count}", markersize=4)
+            axes.plot(
+                *zip(*batches, strict=True), f"C{i}-o", label=f"batches, x{count}, {where}", markersize=4
+            )
         for cell in (c for c in mine if c["engine"] == "ferry"):
             axes.plot(
-                cell["first_folio_us"], cell["ratio"], f"C{i}*", label=f"Ferry, x{count}", markersize=11
+                cell["first_folio_us"],
+                cell["ratio"],
+                f"C{i}*",
+                label=f"Ferry, x{count}, {where}",
+                markersize=11,
             )
     axes.set_xscale("log")
     axes.xaxis.set_minor_formatter("")  # its labels would lie on each other
@@ -194,13 +216,17 @@ def _plot_batches(axes: Axes, cells: list[Json]) -> None:
     axes.set_ylim(bottom=0)
 
 
-def _plot_folios(axes: Axes, cells: list[Json]) -> None:
+def _plot_folios(axes: Axes, cells: list[Json], where: str) -> None:
     """Ratio by folios per call, measured and posted."""
     names = [name for name in dict.fromkeys(engine(cell) for cell in cells) if name != "vanilla"]
     for i, name in enumerate(names):
         mine = [cell for cell in cells if engine(cell) == name]
         axes.plot(
-            [c["folios"] for c in mine], [c["ratio"] for c in mine], f"C{i}-o", label=name, markersize=4
+            [c["folios"] for c in mine],
+            [c["ratio"] for c in mine],
+            f"C{i}-o",
+            label=f"{name}, {where}",
+            markersize=4,
         )
         posted = [(c["folios"], c["published_ratio"]) for c in mine if "published_ratio" in c]
         if posted:
@@ -225,8 +251,9 @@ img { max-width: 100% } dl { display: grid; grid-template-columns: max-content a
 dt { color: #666 } dd { margin: 0 }
 </style></head><body>
 <h1>Ferry: published tables, repeated</h1>
-<p>Figures of an emulated server are virtual time: one instruction is one nanosecond, and a copy by the
-engine takes modelled time. Compare ratios to vanilla, never GB/s, with a real machine.
+<p>Each table says where it was measured, and whether its time is virtual or wall time. In virtual time,
+on an emulated server, one instruction is one nanosecond, and a copy by the engine takes modelled time.
+Compare ratios to vanilla, never GB/s, with another machine.
 <b>dma</b> is the earlier design (unmap a batch, copy it all with whole folios for each channel, wait,
 remap), made by Ferry's own kernel with such settings; <b>ferry</b> is Ferry as it is set by default;
 <b>cpu</b> copies each batch with the CPU. "Residual" is how much the measured ratio exceeds the
@@ -251,17 +278,36 @@ def _section(result: Json, picture: bytes) -> str:
     return (
         f"<h2>{html.escape(title(result))}</h2>\n"
         f"<p>Published: {link}, {html.escape(source['author'])}; {html.escape(source['machine'])}.</p>\n"
-        f"<p>{html.escape(result['note'])}</p>\n"
+        f"<p>{_clock(result)} {html.escape(result['note'])}</p>\n"
         f'<img alt="plot of {result["table"]}" src="data:image/png;base64,{image}">\n'
         f"<table><tr>{head}</tr>\n" + "\n".join(rows) + "</table>\n" + _facts(result)
     )
 
 
+def _clock(result: Json) -> str:
+    if result["provenance"]["time"] == "virtual":
+        return "Virtual time: every run gives these figures."
+    return "Wall time: it differs from run to run."
+
+
 def _facts(result: Json) -> str:
-    known: Iterable[tuple[str, object]] = {
-        "command": f"./ferry table {result['table']}{' --quick' if result['quick'] else ''}",
-        **{f"kernel, {name}": release for name, release in result["kernels"].items()},
-        **result["parameters"],
-    }.items()
-    items = "".join(f"<dt>{html.escape(key)}</dt><dd>{html.escape(str(value))}</dd>" for key, value in known)
+    """What a reader needs to measure it again."""
+    flags = [("--quick", result["quick"]), ("--here", _here(result))]
+    if not _here(result) and result["profile"] != "zen3":
+        flags.append((f"--profile {result['profile']}", True))
+    known = dict(result["provenance"])
+    kernels = {
+        f"kernel, {name}": f"{each['release']}, config {each['config']}, {each['compiler']}"
+        for name, each in known.pop("kernels").items()
+    }
+    command = " ".join(["./ferry table", result["table"], *(flag for flag, given in flags if given)])
+    facts = {
+        "command": command,
+        **kernels,
+        **known,
+        "not measured": "; ".join(result["missing"]) or "nothing",
+    }
+    items = "".join(
+        f"<dt>{html.escape(key)}</dt><dd>{html.escape(str(value))}</dd>" for key, value in facts.items()
+    )
     return f"<dl>{items}</dl>"

@@ -14,11 +14,36 @@ from ferry.bench import parse_size
 from ferry.cell import PAGE, Cell, Found
 from ferry.errors import UsageError
 
-# 48 folios of 2M: as many for each of 1, 2, 4, 8, 12 or 16 channels.
+# What an emulated node has room for. 96M are 48 folios of 2M: as many for each of 1, 2, 4, 8, 12 or 16
+# channels.
 THROUGHPUT_BYTES = 96 << 20
 BATCH_BYTES = 256 << 20
 MTCOPY_BYTES = 256 << 20
+CYCLES_PAGES = 65536
+USERSPACE_PAGES = 131072
+# What was posted is of 1 GB or less (mtcopy: 2 GB), and where it is said, medians of 10 runs.
+POSTED_BYTES = 1 << 30
+POSTED_RUNS = 10
 WALL_RUNS = 5
+QUICK_RUNS = 3
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How much of an experiment: a part of its cells, or on a real machine, which has the room and noise."""
+
+    quick: bool = False
+    here: bool = False
+
+    def bytes(self, emulated: int, posted: int = POSTED_BYTES) -> int:
+        """How much is moved."""
+        return posted if self.here and not self.quick else emulated
+
+    def runs(self, emulated: int = 1) -> int:
+        """How often: where time is virtual all runs are the same."""
+        if self.quick:
+            return QUICK_RUNS if self.here else emulated
+        return POSTED_RUNS if self.here else emulated
 
 
 @dataclass(frozen=True)
@@ -41,7 +66,7 @@ class Table:
     name: str
     title: str
     source: str  # in published.toml
-    cells: Callable[[dict[str, Any], bool], list[Cell]]
+    cells: Callable[[dict[str, Any], Scale], list[Cell]]
     published: Callable[[dict[str, Any], Cell], Posted]
     wall_time: bool = False  # real threads and caches instead of icount: ratios only
     note: str = ""
@@ -71,14 +96,13 @@ def compare(table: Table, found: Sequence[Found]) -> list[Found]:
     compared = []
     for each in found:
         same = [one for one in found if one.cell.engine == "vanilla" and _alike(one.cell, each.cell)]
-        vanilla = (same or [base[each.cell.folio]])[0]
-        if each.cell.engine == "vanilla":
-            vanilla = base[each.cell.folio]
+        most = base.get(each.cell.folio)
+        vanilla = most if each.cell.engine == "vanilla" or not same else same[0]
         posted = table.published(known, each.cell)
         compared.append(
             replace(
                 each,
-                ratio=_speed(each) / _speed(vanilla),
+                ratio=_speed(each) / _speed(vanilla) if vanilla else None,
                 published_ratio=posted.ratio,
                 published_first_us=posted.first_us,
                 published_share=posted.share,
@@ -114,25 +138,27 @@ def throughput_cells(
     folios: Sequence[str],
     channels: Sequence[int],
     engines: Sequence[str] = ("vanilla", "cpu", "dma", "ferry"),
+    scale: Scale = Scale(),
 ) -> list[Cell]:
     """Equal bytes in folios of each size with each engine; the earlier design takes them in one batch."""
     cells = []
+    total, runs = scale.bytes(THROUGHPUT_BYTES), scale.runs()
     for folio in folios:
-        count = THROUGHPUT_BYTES // parse_size(folio)
-        batch = THROUGHPUT_BYTES // PAGE
+        count, batch = total // parse_size(folio), total // PAGE
         if "vanilla" in engines:
-            cells.append(Cell("vanilla", folio, count))
+            cells.append(Cell("vanilla", folio, count, runs=runs))
         if "cpu" in engines:
-            cells.append(Cell("cpu", folio, count, batch_pages=batch))
-        cells += [Cell("dma", folio, count, each, batch) for each in channels if "dma" in engines]
-        cells += [Cell("ferry", folio, count, each) for each in channels if "ferry" in engines]
+            cells.append(Cell("cpu", folio, count, batch_pages=batch, runs=runs))
+        cells += [Cell("dma", folio, count, each, batch, runs=runs) for each in channels if "dma" in engines]
+        cells += [Cell("ferry", folio, count, each, runs=runs) for each in channels if "ferry" in engines]
     return cells
 
 
-def _throughput(known: dict[str, Any], quick: bool) -> list[Cell]:
+def _throughput(known: dict[str, Any], scale: Scale) -> list[Cell]:
     every = known["throughput"]
-    folios = ["4K", "64K", "2M"] if quick else every["folios"]
-    return throughput_cells(folios, (1, 4, 16) if quick else [int(each) for each in every["dma"]])
+    folios = ["4K", "64K", "2M"] if scale.quick else every["folios"]
+    channels = (1, 4, 16) if scale.quick else [int(each) for each in every["dma"]]
+    return throughput_cells(folios, channels, scale=scale)
 
 
 def _throughput_published(known: dict[str, Any], cell: Cell) -> Posted:
@@ -147,22 +173,23 @@ def _throughput_published(known: dict[str, Any], cell: Cell) -> Posted:
 # --- v5-batch ---
 
 
-def _batch(known: dict[str, Any], quick: bool) -> list[Cell]:
+def _batch(known: dict[str, Any], scale: Scale) -> list[Cell]:
     cells = []
+    total = scale.bytes(BATCH_BYTES >> (2 if scale.quick else 0))
+    how: dict[str, Any] = {"latency": True, "runs": scale.runs()}
     for folio in ("4K", "2M"):
         pages = known["batch"][folio]["pages"]
         channels = [int(each) for each in known["batch"][folio]["gbps"]]
         counts = known["vanilla"][folio]["folios"]
-        total = BATCH_BYTES
-        if quick:
-            pages, counts, channels, total = pages[::3], counts[::3], [1, 16], BATCH_BYTES // 4
-            pages = [each for each in pages if each * PAGE <= total]
+        if scale.quick:
+            pages, counts, channels = pages[::3], counts[::3], [1, 16]
+        pages = [each for each in pages if each * PAGE <= total]
         count = total // parse_size(folio)
         counts = sorted({each for each in counts if each <= count} | {count})
-        cells += [Cell("vanilla", folio, each, latency=True) for each in counts]
+        cells += [Cell("vanilla", folio, each, **how) for each in counts]
         for each in channels:
-            cells += [Cell("dma", folio, count, each, batch, latency=True) for batch in pages]
-            cells.append(Cell("ferry", folio, count, each, latency=True))
+            cells += [Cell("dma", folio, count, each, batch, **how) for batch in pages]
+            cells.append(Cell("ferry", folio, count, each, **how))
     return cells
 
 
@@ -184,16 +211,23 @@ def _batch_published(known: dict[str, Any], cell: Cell) -> Posted:
 # --- v1-cycles ---
 
 
-def _cycles(known: dict[str, Any], quick: bool) -> list[Cell]:
-    """Base pages, all of a size in one batch; 1 GB of them does not fit into an emulated node."""
+def _cycles(known: dict[str, Any], scale: Scale) -> list[Cell]:
+    """Base pages, all of a size in one batch."""
     cells = []
-    for pages in (1, 512) if quick else (1, 512, 65536):
+    how: dict[str, Any] = {"cycles": True, "runs": scale.runs()}
+    for pages in _pages(known, scale, CYCLES_PAGES):
         cells += [
-            Cell("vanilla", "4K", pages, cycles=True),
-            Cell("cpu", "4K", pages, batch_pages=pages, cycles=True),
-            Cell("dma", "4K", pages, channels=1, batch_pages=pages, cycles=True),
+            Cell("vanilla", "4K", pages, **how),
+            Cell("cpu", "4K", pages, batch_pages=pages, **how),
+            Cell("dma", "4K", pages, channels=1, batch_pages=pages, **how),
         ]
     return cells
+
+
+def _pages(known: dict[str, Any], scale: Scale, emulated: int) -> list[int]:
+    """The posted numbers of pages, as far as there is room; 1 and 512 are the quick ones."""
+    most = 512 if scale.quick else scale.bytes(emulated * PAGE) // PAGE
+    return [each for each in known["pages"] if each <= most]
 
 
 def _cycles_published(known: dict[str, Any], cell: Cell) -> Posted:
@@ -206,11 +240,11 @@ def _cycles_published(known: dict[str, Any], cell: Cell) -> Posted:
 # --- userspace ---
 
 
-def _userspace(known: dict[str, Any], quick: bool) -> list[Cell]:
+def _userspace(known: dict[str, Any], scale: Scale) -> list[Cell]:
     """One page, what fits into a cache, and what does not."""
     cells = []
-    for folios in (1, 512) if quick else (1, 512, 131072):
-        how: dict[str, Any] = {"access": True, "runs": WALL_RUNS}
+    how: dict[str, Any] = {"access": True, "runs": scale.runs(WALL_RUNS)}
+    for folios in _pages(known, scale, USERSPACE_PAGES):
         cells += [
             Cell("vanilla", "4K", folios, **how),
             Cell("cpu", "4K", folios, batch_pages=folios, **how),
@@ -224,26 +258,26 @@ def _userspace_published(known: dict[str, Any], cell: Cell) -> Posted:
     if cell.engine not in ("vanilla", "cpu", "dma") or cell.folios not in known["pages"]:
         return NOTHING
     place = known["pages"].index(cell.folios)
+    reads = {name: known[name][cell.engine][place] for name in ("uncached", "cached", "post_move")}
     if cell.engine == "vanilla":
-        return Posted(access={name: known[name][place] for name in ("uncached", "cached", "post_move")})
-    moved = {"post_move": known["post_move_dma"][place]} if cell.engine == "dma" else None
-    return Posted(known["vanilla"][place] / known[cell.engine][place], access=moved)
+        return Posted(access=reads)
+    return Posted(known["vanilla"][place] / known[cell.engine][place], access=reads)
 
 
 # --- mtcopy ---
 
 
-def _mtcopy(known: dict[str, Any], quick: bool) -> list[Cell]:
+def _mtcopy(known: dict[str, Any], scale: Scale) -> list[Cell]:
     """As many threads as there are CPUs; emulated ones are the host's."""
-    cpus = len(os.sched_getaffinity(0))
+    cpus, runs = len(os.sched_getaffinity(0)), scale.runs(WALL_RUNS)
     cells = []
     for folio in ("64K", "2M"):
         threads = [int(each) for each in known[folio]["threads"] if int(each) <= max(2, cpus)]
         counts = known[folio]["folios"]
-        most = (MTCOPY_BYTES >> (2 if quick else 0)) // parse_size(folio)
-        for count in [each for each in counts if each <= most][:: 2 if quick else 1]:
-            cells.append(Cell("vanilla", folio, count, runs=WALL_RUNS))
-            cells += [Cell("mtcopy", folio, count, threads=each, runs=WALL_RUNS) for each in threads]
+        most = (scale.bytes(MTCOPY_BYTES, 2 * POSTED_BYTES) >> (2 if scale.quick else 0)) // parse_size(folio)
+        for count in [each for each in counts if each <= most][:: 2 if scale.quick else 1]:
+            cells.append(Cell("vanilla", folio, count, runs=runs))
+            cells += [Cell("mtcopy", folio, count, threads=each, runs=runs) for each in threads]
     return cells
 
 

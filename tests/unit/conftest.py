@@ -3,12 +3,15 @@
 
 import hashlib
 import os
+import shutil
+import subprocess
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from ferry import paths
 from ferry.base import Base
 from ferry.tree import Places
 
@@ -86,3 +89,16 @@ def patch(subject: str, old: str, new: str) -> str:
         f" mm/migrate.c | 2 +-\n\ndiff --git a/mm/migrate.c b/mm/migrate.c\n"
         f"--- a/mm/migrate.c\n+++ b/mm/migrate.c\n@@ -{number - 3},7 +{number - 3},7 @@\n{hunk}"
     )
+
+
+@pytest.fixture(scope="session")
+def fresh_clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The repository as it is now, where nothing was ever built or installed."""
+    root = tmp_path_factory.mktemp("fresh") / "clone"
+    listed = ["git", "-c", "safe.directory=*", "ls-files", "-z", "-co", "--exclude-standard"]
+    names = subprocess.run(listed, cwd=paths.ROOT, capture_output=True, text=True, check=True).stdout
+    for name in filter(None, names.split("\0")):
+        if (paths.ROOT / name).is_file():
+            (root / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(paths.ROOT / name, root / name)
+    return root

@@ -18,9 +18,11 @@ from ferry.tree import Places
 def out(linux: Base, places: Places, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Makes kbuild work on the tiny Linux; returns the ferry flavour's build directory."""
     (places.src.parent / "config").mkdir()
-    for name in ("common", "ferry", "debug"):
+    for name in ("common", "ferry", "test", "debug"):
         (places.src.parent / f"config/{name}.config").write_text(f"CONFIG_{name.upper()}=y\n")
-    (places.src / "mm/Kconfig.ferry").write_text("config FERRY\n\tbool\nconfig DEBUG\n\tbool\n")
+    (places.src / "mm/Kconfig.ferry").write_text(
+        "".join(f"config {name}\n\tbool\n" for name in ("FERRY", "TEST", "DEBUG"))
+    )
     monkeypatch.setattr(packages, "ensure", lambda names: None)
     monkeypatch.setattr(paths, "BUILD", places.build)
     monkeypatch.setattr(paths, "KERNEL", places.src.parent)
@@ -119,3 +121,10 @@ def test_only_what_is_compiled_goes_through_ccache(tmp_path: Path, args: str, an
     env = {"PATH": f"{kbuild.ENV['PATH'].partition(':')[0]}:{path}", "CCACHE_PATH": path}
     said = subprocess.run(["gcc", *args.split()], env=env, capture_output=True, text=True, check=True).stdout
     assert said.strip() == answer
+
+
+def test_a_ferry_that_another_runs_finds_the_compiler() -> None:
+    """Its PATH begins with the other's cc/, whose gcc asks CCACHE_PATH for the real one."""
+    ours = Path(kbuild.__file__).with_name("cc")
+    assert kbuild.without_cc(f"/somewhere/else/lab/ferry/cc:{ours}:/usr/bin") == "/usr/bin"
+    assert str(ours) not in kbuild.ENV["CCACHE_PATH"].split(":")

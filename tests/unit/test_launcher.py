@@ -17,13 +17,19 @@ def clone(tmp_path: Path) -> Path:
     root = tmp_path / "clone"
     (root / "lab/ferry").mkdir(parents=True)
     shutil.copy(paths.ROOT / "ferry", root / "ferry")
-    (root / "lab/requirements.txt").write_text("")
+    for name in ("requirements.txt", "requirements-dev.txt"):
+        (root / "lab" / name).write_text("")
+    (root / "lab/ferry/__init__.py").write_text("")
+    (root / "lab/ferry/cli.py").write_text(
+        "from types import SimpleNamespace\n"
+        "def parse(argv):\n    return SimpleNamespace(develops='develop' in argv)\n"
+    )
     (root / "lab/ferry/__main__.py").write_text("import sys\nprint('hello', *sys.argv[1:])\nsys.exit(5)\n")
     return root
 
 
-def run(clone: Path) -> subprocess.CompletedProcess[str]:
-    args = [sys.executable, str(clone / "ferry"), "a", "b c"]
+def run(clone: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    args = [sys.executable, str(clone / "ferry"), *(words or ("a", "b c"))]
     return subprocess.run(args, capture_output=True, text=True, check=False)
 
 
@@ -56,6 +62,18 @@ def test_changed_requirements_are_installed(clone: Path) -> None:
     run(clone)
     (clone / "lab/requirements.txt").write_text("# changed\n")
     assert "making build/venv" in run(clone).stderr
+
+
+def test_what_developers_need_is_installed_for_them_alone(clone: Path) -> None:
+    """A list that cannot be installed is not looked at until a command needs it."""
+    (clone / "lab/requirements-dev.txt").write_text("./nosuch.whl\n")
+    assert run(clone).returncode == 5
+    assert run(clone, "develop").returncode == 1
+    assert run(clone).returncode == 5
+    (clone / "lab/requirements-dev.txt").write_text("")
+    done = run(clone, "develop")
+    assert done.returncode == 5
+    assert "making build/venv" not in done.stderr
 
 
 def test_a_folder_that_cannot_be_written_is_one_clear_line(clone: Path) -> None:

@@ -14,6 +14,7 @@ from ferry import cell, cli, paths, profile, report, rows, runner, tablereport, 
 from ferry.cell import Cell, Found
 from ferry.commands import table as table_command
 from ferry.errors import FerryError, UsageError
+from ferry.tables import Scale
 
 ROW = rows.Row(
     call="move_pages", memory="anon", folio_kib=2048, engine="", channels=0, bytes=1, runs=1, threads=1,
@@ -28,7 +29,7 @@ def _found(one: Cell, gbps: float) -> Found:
 
 def _cells(name: str, quick: bool) -> list[Cell]:
     table = tables.get(name)
-    return table.cells(tables.published()[table.source], quick)
+    return table.cells(tables.published()[table.source], Scale(quick=quick))
 
 
 @pytest.mark.parametrize("quick", [True, False])
@@ -76,7 +77,8 @@ def test_posted_reads_are_those_of_the_engine() -> None:
         table.published(known, Cell("dma", "4K", 512, 1)),
     )
     assert vanilla.access == {"uncached": 793.46, "cached": 208.59, "post_move": 181.34}
-    assert dma == tables.Posted(4930.36 / 15590.80, access={"post_move": 183.21})
+    assert dma.ratio == 4930.36 / 15590.80
+    assert dma.access == {"uncached": 799.36, "cached": 208.79, "post_move": 183.21}
 
 
 def test_ratio_is_to_vanilla_of_as_many_folios() -> None:
@@ -123,8 +125,9 @@ def test_profile_with_too_few_channels_is_named(monkeypatch: pytest.MonkeyPatch,
 def test_script_sets_up_once_what_neighbours_share() -> None:
     cells = [Cell("dma", "2M", 4, 16, 512), Cell("dma", "2M", 8, 16, 512), Cell("dma", "2M", 8, 4, 512)]
     script = cell.script(list(enumerate(cells)))
-    assert script.count("use_dma 16 32") == 1
-    assert script.count("use_dma 4 32") == 1
+    assert script.count("use_dma 16 256") == 1
+    assert script.count("activate dcbm") == 3
+    assert script.count("use_dma 4 256") == 1
     assert script.count("use_policy 512 2097152") == 2
     assert script.count("migbench --folio 2M") == 3
 
@@ -171,8 +174,11 @@ def _result() -> dict[str, Any]:
         "profile": "zen3",
         "note": "",
         "quick": True,
-        "parameters": {"channels": 16},
-        "kernels": {"vanilla": "6.12"},
+        "provenance": {
+            "kernels": {"vanilla": {"release": "6.12", "config": "c0ffee", "compiler": "gcc"}},
+            **{"machine": "zen3", "cpus": 1, "time": "virtual", "commit": "abc", "date": "2026-11-22"},
+        },
+        "missing": [],
         "source": {"title": "posted", "author": "somebody", "link": "https://example.org", "machine": "big"},
         "cells": [each.as_json() for each in compared],
     }

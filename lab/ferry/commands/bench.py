@@ -7,7 +7,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from ferry import bench, machine, report
+from ferry import bench, machine, provenance, report
 from ferry.commands.vm import add_machine_arguments
 
 
@@ -70,16 +70,15 @@ def run(args: argparse.Namespace) -> int:
         report.check_writable(path)
     measured = bench.measure(plan, where, kvm=args.kvm)
     if args.json:
-        report.write_json(path, as_json(measured, where, args.kvm))
+        report.write_json(path, as_json(measured, args.kvm))
     if args.json != "-":
         report.show(report.table(measured.rows, f"{where.name}: {plan.size} per run, {plan.call}"))
     return 0
 
 
-def as_json(measured: bench.Measured, where: machine.Machine, kvm: bool) -> dict[str, Any]:
+def as_json(measured: bench.Measured, kvm: bool) -> dict[str, Any]:
     """Rows, and where they come from."""
     return {
-        "host": bench.host(where, kvm),
-        "kernels": measured.kernels,
+        "provenance": provenance.of_vms(measured.machine, measured.kernels, kvm=kvm),
         "runs": [row.as_json() for row in measured.rows],
     }

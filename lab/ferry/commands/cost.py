@@ -5,10 +5,12 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from rich.table import Table
+from ferry import cost, machine, provenance, report
 
-from ferry import bench, cost, machine, report
+if TYPE_CHECKING:
+    from rich.table import Table
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -26,7 +28,8 @@ def run(args: argparse.Namespace) -> int:
         report.check_writable(path)
     costs, kernels = cost.measure(where)
     if args.json:
-        found = {"host": bench.host(where), "kernels": kernels, "costs": [each.as_json() for each in costs]}
+        known = provenance.of_vms(where, kernels)
+        found = {"provenance": known, "costs": [each.as_json() for each in costs]}
         report.write_json(path, found)
     if args.json != "-":
         report.show(_table(costs))
@@ -34,7 +37,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _table(costs: list[cost.Cost]) -> Table:
-    table = Table(title="Instructions per moved folio (icount, 1 CPU)", title_justify="left")
+    table = report.new_table("Instructions per moved folio (icount, 1 CPU)")
     for name in ("folio", "ferry, active engine"):
         table.add_column(name)
     for name in ("vanilla", "ferry", "difference", "limit"):

@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from rich.table import Table
-
-from ferry import bench, kbuild, machine, packages, paths, plot, redis, report
+from ferry import bench, kbuild, machine, packages, paths, plot, provenance, redis, report
 from ferry.commands.bench import as_json
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 # The kernels take turns: a shared host has better and worse seconds.
 PLAN = bench.Plan(rounds=5, runs=1)
@@ -30,9 +31,10 @@ def run(args: argparse.Namespace) -> int:
         kbuild.build(flavour)
     measured = bench.measure(PLAN, where)
     moved = redis.run(redis.Experiment(), where)
-    report.write_json(output, as_json(measured, where, kvm=False) | {"redis": moved})
+    result = as_json(measured, kvm=False) | {"redis": moved}
+    report.write_json(output, result)
     title = f"{where.cpus} emulated CPUs, {PLAN.size} per run, Linux {measured.kernels['ferry']}"
-    plot.draw(measured.rows, picture, title)
+    plot.draw(measured.rows, picture, title, provenance.short(result["provenance"]))
     report.show(report.table(measured.rows, f"Moved from node 0 to node 1: {title}"))
     report.show(_redis_table(moved))
     print(f"{output}\n{picture}")
@@ -42,10 +44,9 @@ def run(args: argparse.Namespace) -> int:
 def _redis_table(moved: dict[str, Any]) -> Table:
     same = "unchanged" if moved["digest_before"] == moved["digest_after"] else "CHANGED"
     mib = moved["moved_bytes"] >> 20
-    table = Table(
-        title=f"redis-server moved forth and back under load, {mib} MiB in all; dataset {same} "
-        f"({moved['digest_after'][:12]})",
-        title_justify="left",
+    table = report.new_table(
+        f"redis-server moved forth and back under load, {mib} MiB in all; dataset {same} "
+        f"({moved['digest_after'][:12]})"
     )
     figures = (
         "longest stall of a client, ms",

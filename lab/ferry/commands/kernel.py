@@ -29,8 +29,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     verb.set_defaults(verb=_check)
 
     verb = verbs.add_parser("deb", help="make Debian packages of a kernel with Ferry, into out/deb")
-    verb.add_argument("--config", type=Path, metavar="FILE", help="start from this (default: /boot/config-*)")
+    verb.add_argument(
+        "--config", metavar="FILE", help=f"start from this, or '{deb.DEBIAN}' (default: /boot/config-*)"
+    )
     verb.add_argument("--all-modules", action="store_true", help="not only the modules that are loaded now")
+    verb.add_argument("--with-tests", action="store_true", help="with softdma and the modules that test")
     verb.set_defaults(verb=_deb)
 
 
@@ -71,6 +74,6 @@ def _check(args: argparse.Namespace) -> int:
 
 
 def _deb(args: argparse.Namespace) -> int:
-    for path in deb.build(args.config, args.all_modules):
+    for path in deb.build(deb.Choice(args.config, args.all_modules, args.with_tests)):
         print(path)
     return 0

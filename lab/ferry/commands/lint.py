@@ -12,6 +12,7 @@ from ferry import packages, paths, proc
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """None."""
+    parser.set_defaults(develops=True)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -19,7 +20,7 @@ def run(args: argparse.Namespace) -> int:
     packages.ensure(["git", "shellcheck"])
     python = [sys.executable, "-m"]
     listed = proc.output(
-        ["git", "ls-files", "-co", "--exclude-standard", "*.sh", ".ci/run", "lab/ferry/cc/gcc"],
+        ["git", "ls-files", "-co", "--exclude-standard", "*.sh", "*.bash", ".ci/run", "lab/ferry/cc/gcc"],
         cwd=paths.ROOT,
     )
     checks = [

@@ -6,8 +6,6 @@ from __future__ import annotations
 import argparse
 from dataclasses import asdict
 
-from rich.table import Table
-
 from ferry import emulator, fit, profile, report
 
 
@@ -21,7 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     verb = verbs.add_parser("fit", help="find the engine's parameters that fit the posted throughputs")
     verb.add_argument("--profile", default="zen3", metavar="NAME", help=", ".join(profile.names()))
     verb.add_argument("--write", action="store_true", help="put them into server/NAME.toml")
-    verb.set_defaults(verb=_fit)
+    verb.set_defaults(verb=_fit, develops=True)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -40,7 +38,7 @@ def _fit(args: argparse.Namespace) -> int:
     server = profile.load(args.profile)
     emulator.build()
     found = fit.run(server)
-    table = Table(title="Ratios to vanilla, the earlier design", title_justify="left")
+    table = report.new_table("Ratios to vanilla, the earlier design")
     for name in ("folio", "channels", "measured", "published", "residual"):
         table.add_column(name, justify="right")
     for each in found.residuals:

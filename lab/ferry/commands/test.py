@@ -14,7 +14,7 @@ from ferry import emulator, kbuild, paths
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """--unit, and anything that pytest understands."""
     parser.add_argument("--unit", action="store_true", help="only the tests that need no VM and no kernel")
-    parser.set_defaults(takes_rest=True)
+    parser.set_defaults(takes_rest=True, develops=True)
 
 
 def run(args: argparse.Namespace) -> int:

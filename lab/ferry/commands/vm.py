@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""run a shell or one command in a VM, on a copy of this machine's files"""
+"""run a shell or one command in a VM, on a copy of this machine's files, or on the emulated server"""
 
 from __future__ import annotations
 
@@ -10,18 +10,27 @@ import sys
 import tempfile
 from pathlib import Path
 
-from ferry import bench, kbuild, machine, packages, paths, vm
+from ferry import bench, emulator, kbuild, machine, packages, paths, profile, vm
 from ferry.errors import UsageError
 
 DAY_S = 86400.0
+DEPTH = 32  # descriptors in flight on each channel: what dcbm has by default
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Which kernel, which machine, which engine, which command."""
     parser.add_argument("--kernel", default="ferry", choices=kbuild.FLAVOURS, help="default: ferry")
     add_machine_arguments(parser)
+    parser.add_argument(
+        "--profile",
+        metavar="NAME",
+        help=f"one command of busybox or migbench on an emulated server with its DMA channels: "
+        f"{', '.join(profile.names())}; in virtual time, or with --cpus in wall time",
+    )
     parser.add_argument("--engine", metavar="NAME", help=f"{', '.join(bench.ENGINES[1:])} (default: none)")
-    parser.add_argument("--channels", type=int, default=4, help="of softdma, for dcbm (default: 4)")
+    parser.add_argument(
+        "--channels", type=int, default=4, help="for dcbm: of softdma, or of the profile's (default: 4)"
+    )
     parser.add_argument(
         "--arg", action="append", default=[], metavar="WORD", help="a kernel argument; repeatable"
     )
@@ -40,6 +49,8 @@ def add_machine_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """The command's exit code is ours."""
+    if args.profile:
+        return _on_server(args)
     where = machine.get(args.machine, args.cpus)
     setup = _engine(args)
     if not args.command and not sys.stdin.isatty():
@@ -55,6 +66,26 @@ def run(args: argparse.Namespace) -> int:
     return vm.run(kernel, where, job, kvm=args.kvm, on_output=_print).status
 
 
+def _on_server(args: argparse.Namespace) -> int:
+    """One command on the emulated server. Its QEMU shares no files: there are busybox, migbench, modules."""
+    server, setup = profile.load(args.profile), _engine(args)
+    if args.kvm or not args.command:
+        raise UsageError(
+            f"profile {server.name} is emulated, for one command: write it after --, without --kvm"
+        )
+    emulator.build()
+    kernel = kbuild.build(args.kernel)
+    programs = {"bin/migbench": bench.build_migbench()}
+    job = vm.Job(
+        f"{setup}{shlex.join(args.command)}",
+        args.timeout,
+        programs=programs,
+        kernel_args=tuple(args.arg),
+    )
+    where = server.as_machine() if args.cpus is None else server.as_threads().with_cpus(args.cpus)
+    return vm.run(kernel, where, job, on_output=_print).status
+
+
 def _engine(args: argparse.Namespace) -> str:
     if args.engine is None:
         return ""
@@ -62,6 +93,8 @@ def _engine(args: argparse.Namespace) -> str:
         raise UsageError(f"no engine '{args.engine}': choose from {', '.join(bench.ENGINES[1:])}")
     if args.kernel == "vanilla":
         raise UsageError("a vanilla kernel has no engines: choose --kernel ferry, or leave out --engine")
+    if args.profile and args.engine == "dcbm":
+        return f"use_dma {args.channels} {DEPTH}\n"
     return f"use_engine {args.engine} {args.channels}\n"
 
 

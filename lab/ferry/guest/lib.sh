@@ -3,6 +3,8 @@
 # What every job begins with. Descriptor 3 is the result channel: each line is a record.
 
 OFFLOAD=/sys/kernel/mm/migrate_offload
+# Where a job may write; the guest has its /tmp to itself.
+WORK=${WORK:-/tmp}
 
 # End the job with one line for the user.
 fail() {
@@ -16,6 +18,13 @@ step() {
 	echo "$*"
 }
 
+# activate NAME: said before each measurement, so that none is of what another has left. A kernel
+# without Ferry has nothing but "none".
+activate() {
+	[ -d $OFFLOAD ] || [ "$1" != none ] || return 0
+	echo "$1" >$OFFLOAD/active || fail "engine $1 is not available; there are: $(cat $OFFLOAD/available)"
+}
+
 # use_engine NAME CHANNELS: let NAME copy. dcbm gets CHANNELS channels of softdma.
 use_engine() {
 	[ -d $OFFLOAD ] || fail "kernel $(uname -r) is without Ferry: build it with ./ferry kernel build ferry"
@@ -25,13 +34,13 @@ use_engine() {
 		modprobe mtcopy || fail "cannot load mtcopy: see the console"
 		;;
 	dcbm)
-		# The number of channels is fixed when the modules are loaded.
+		# The number of channels is fixed when softdma is loaded.
 		modprobe -r dcbm softdma 2>/dev/null
 		modprobe softdma channels="$2" || fail "cannot load softdma with $2 channels: see the console"
 		modprobe dcbm || fail "cannot load dcbm: see the console"
 		;;
 	esac
-	echo "$1" >$OFFLOAD/active || fail "engine $1 is not available; there are: $(cat $OFFLOAD/available)"
+	activate "$1"
 }
 
 # use_dma CHANNELS DEPTH: let dcbm copy, with so many DMA channels and descriptors in flight on each.
@@ -41,11 +50,11 @@ use_dma() {
 	modprobe -r dcbm 2>/dev/null
 	# A real server may have another engine, whose driver is loaded.
 	modprobe ptdma 2>/dev/null
-	modprobe dcbm channels="$1" queue_depth="$2" ||
-		fail "cannot load dcbm: is there a DMA engine with a channel that nobody uses? See /sys/class/dma"
+	modprobe dcbm channels="$1" queue_depth="$2" || fail "cannot load dcbm: see the console"
+	echo dcbm >$OFFLOAD/active ||
+		fail "is there a DMA engine with a channel that nobody uses? See /sys/class/dma and the console"
 	found=$(($(wc -l </sys/kernel/debug/dcbm/channels) - 1))
 	[ "$found" -eq "$1" ] || fail "$1 DMA channels were asked for, and $found are there"
-	echo dcbm >$OFFLOAD/active || fail "dcbm is not available; there are: $(cat $OFFLOAD/available)"
 }
 
 # use_policy BATCH STRIPE: as earlier work did, BATCH pages at once, in parts of STRIPE bytes or more;
@@ -82,7 +91,7 @@ traced() {
 		echo 1 >$TRACE/events/"$event"/enable
 	done
 	shift
-	"$@" >/tmp/said 2>&1 || fail "$(tail -n 1 /tmp/said)"
+	"$@" >"$WORK/said" 2>&1 || fail "$(tail -n 1 "$WORK/said")"
 	found=$(awk '
 		/ mm_migrate_pages_start: / { start = $4 }
 		/ mm_migrate_pages: / { total = $4 - start }

@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: GPL-2.0
+"""count where the instructions of a migration go: by step and by kernel function, vanilla beside Ferry"""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ferry import bench, plot, profile, provenance, report, steps
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What to count, and where to put it."""
+    plan = steps.Plan()
+    parser.add_argument("--folio", default="4K", metavar="LIST", help="folio sizes (default: 4K)")
+    parser.add_argument(
+        "--engine", default=",".join(plan.engines), metavar="LIST",
+        help=f"of {', '.join(steps.ENGINES)} (default: {','.join(plan.engines)})",
+    )  # fmt: skip
+    parser.add_argument("--channels", type=int, default=plan.channels, help="for dcbm (default: 16)")
+    parser.add_argument("--bytes", default=plan.size, metavar="SIZE", help="moved by the call (default: 64M)")
+    parser.add_argument("--call", default=plan.call, choices=steps.CALLS)
+    parser.add_argument("--profile", default=plan.server, metavar="NAME", help=", ".join(profile.names()))
+    parser.add_argument("--functions", type=int, default=12, metavar="N", help="how many to show, default 12")
+    parser.add_argument("--plot", metavar="FILE", help="draw the steps to FILE, a PNG")
+    parser.add_argument(
+        "--json", metavar="FILE", help="write JSON to FILE, or to stdout instead of a table (-)"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print a table of steps and one of functions per folio size unless JSON goes to stdout."""
+    plan = steps.Plan(
+        folios=tuple(args.folio.split(",")),
+        engines=tuple(args.engine.split(",")),
+        channels=args.channels,
+        size=args.bytes,
+        call=args.call,
+        server=args.profile,
+    )
+    plan.check()
+    path = Path(args.json) if args.json and args.json != "-" else None
+    picture = Path(args.plot) if args.plot else None
+    for place in filter(None, (path, picture)):
+        report.check_writable(place)
+    found, kernels = steps.measure(plan)
+    known = provenance.of_vms(profile.load(plan.server).as_machine(), kernels)
+    if args.json:
+        report.write_json(path, {"provenance": known, **as_json(plan, found)})
+    if picture:
+        origin = provenance.short(known)
+        plot.steps(found, picture, f"Instructions per folio, {plan.call}, {plan.size}", origin)
+    if args.json != "-":
+        for folio in plan.folios:
+            kib = bench.parse_size(folio) // 1024
+            here = [each for each in found if each.folio_kib == kib]
+            report.show(_steps(folio, here))
+            report.show(_functions(folio, here, args.functions))
+    return 0
+
+
+def as_json(plan: steps.Plan, found: list[steps.Breakdown]) -> dict[str, Any]:
+    """All that was counted."""
+    return {
+        "plan": asdict(plan),
+        "profiles": [
+            {
+                "folio_kib": each.folio_kib,
+                "engine": each.engine,
+                "channels": each.channels,
+                "instructions": round(each.total, 1),
+                "steps": {step: round(count, 1) for step, count in each.by_step().items()},
+                "functions": [
+                    {**asdict(count), "instructions": round(count.instructions, 2)} for count in each.counts
+                ],
+            }
+            for each in found
+        ],
+    }
+
+
+def _table(title: str, first: str, found: list[steps.Breakdown]) -> Table:
+    from rich.table import Table
+
+    table = Table(title=title, title_justify="left")
+    table.add_column(first)
+    for each in found:
+        table.add_column(f"{each.engine} x{each.channels}" if each.channels else each.engine, justify="right")
+    return table
+
+
+def _steps(folio: str, found: list[steps.Breakdown]) -> Table:
+    table = _table(f"Instructions per {folio} folio, by step (icount, 1 CPU)", "step", found)
+    columns = [each.by_step() for each in found]
+    for step in steps.STEPS:
+        if any(column[step] >= 1 for column in columns):
+            table.add_row(step, *(f"{column[step]:,.0f}" for column in columns))
+    table.add_section()
+    table.add_row("all", *(f"{each.total:,.0f}" for each in found))
+    return table
+
+
+def _functions(folio: str, found: list[steps.Breakdown], most: int) -> Table:
+    table = _table(f"Instructions per {folio} folio, by function", "function", found)
+    columns = [each.by_function() for each in found]
+    dearest: dict[str, float] = {}
+    for column in columns:
+        for name, count in column.items():
+            dearest[name] = max(dearest.get(name, 0.0), count)
+    for name in sorted(dearest, key=lambda name: -dearest[name])[:most]:
+        table.add_row(name, *(f"{column.get(name, 0.0):,.0f}" for column in columns))
+    return table

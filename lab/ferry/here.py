@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Measure cells on this machine itself, which runs a Ferry kernel: with none active it migrates as vanilla.
+
+The administrator's engine and settings are put back however it ends. Even if this program is killed:
+its job then gets a signal from the kernel.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ferry import bench, cell, files, paths, proc, vm
+from ferry.cell import Cell, Found
+from ferry.errors import CommandFailed, FerryError
+from ferry.progress import note
+
+OFFLOAD = Path("/sys/kernel/mm/migrate_offload")
+NODES = Path("/sys/devices/system/node")
+# To unload and load modules, and to let migrations end.
+PUT_BACK_S = 60.0
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What was measured, and which cells this machine cannot have, with the reason of each."""
+
+    found: list[Found]
+    missing: list[tuple[Cell, str]]
+
+
+def job(script: str) -> str:
+    """A script between what keeps the machine's settings and what puts them back."""
+    library = "".join((vm.GUEST / name).read_text() for name in ("lib.sh", "here.sh"))
+    return f"{library}\nkeep\n{script}\n"
+
+
+def measure(cells: Sequence[Cell]) -> Outcome:
+    """Measure the cells that this machine can have. Raises FerryError."""
+    check()
+    migbench = bench.build_migbench()
+    on_dma = any(each.channels for each in cells)
+    channels = _channels(_run("count_dma", "count DMA channels", migbench)) if on_dma else 0
+    able, missing = split(cells, channels, room())
+    if not able:
+        raise FerryError(f"this machine can have none of the cells: {missing[0][1]}")
+    numbered = sorted(((i, each) for i, each in enumerate(able)), key=lambda each: cell.key(each[1]))
+    records = _run(cell.script(numbered), f"measure {len(able)} cells on this machine", migbench)
+    found = cell.parse(records, able)
+    return Outcome([found[i] for i in range(len(able))], missing)
+
+
+def check() -> None:
+    """Raise FerryError for what can be known beforehand."""
+    if not OFFLOAD.is_dir():
+        raise FerryError(f"{OFFLOAD} is missing: boot a kernel with Ferry (make deb), or leave out --here")
+    if os.geteuid():
+        raise FerryError("choosing an engine needs root: run ./ferry table --here as root")
+    if len(_free()) < 2:
+        raise FerryError("this machine has no second memory node to move memory to")
+
+
+def split(cells: Sequence[Cell], channels: int, free: int) -> tuple[list[Cell], list[tuple[Cell, str]]]:
+    """The cells that fit, and the others, each with what it lacks."""
+    able, missing = [], []
+    for each in cells:
+        if each.channels > channels:
+            missing.append((each, f"{each.channels} DMA channels: this machine has {channels} free"))
+        elif each.bytes > free:
+            missing.append((each, f"{each.bytes >> 20} MiB: a node has room for {free >> 20}"))
+        else:
+            able.append(each)
+    return able, missing
+
+
+def room() -> int:
+    """Bytes that can be moved: part of what the fuller of migbench's two nodes has free."""
+    return min(_free()[:2]) * 3 // 4
+
+
+def _free() -> list[int]:
+    """Free bytes of each node with memory."""
+    found = []
+    for path in sorted(NODES.glob("node[0-9]*/meminfo"), key=lambda path: int(path.parent.name[4:])):
+        text = path.read_text()
+        total, free = (re.search(rf"{name}:\s+(\d+) kB", text) for name in ("MemTotal", "MemFree"))
+        if total and free and int(total[1]):
+            found.append(int(free[1]) << 10)
+    return found
+
+
+def _run(script: str, title: str, migbench: Path) -> list[str]:
+    """The records of a job; what could not be put back is said. Raises FerryError if it ended early."""
+    with tempfile.TemporaryDirectory(prefix="here-", dir=paths.BUILD) as folder:
+        text, result = Path(folder, "job.sh"), Path(folder, "result")
+        text.write_text(job(script))
+        env = {"PATH": f"{migbench.parent}:{os.environ['PATH']}", "WORK": folder}
+        command: list[str | Path] = ["sh", "-c", 'exec 3>"$1"; . "$2"', "sh", result, text]
+        try:
+            proc.run(command, title=title, log="here", env=env, on_death=signal.SIGTERM, grace_s=PUT_BACK_S)
+        except CommandFailed as err:
+            raise _reason(result) or err from None
+        finally:
+            for lost in _records(result, "lost "):
+                note(f"warning: cannot put back {lost}")
+        return result.read_text().splitlines()
+
+
+def _channels(records: Sequence[str]) -> int:
+    for record in records:
+        if record.startswith("channels "):
+            return int(record.split()[1])
+    raise FerryError(f"nobody counted the DMA channels; see {paths.LOGS}/here.log")
+
+
+def _reason(result: Path) -> FerryError | None:
+    """Why a job gave up, if it said so."""
+    return next((FerryError(why) for why in _records(result, "error ")), None)
+
+
+def _records(result: Path, kind: str) -> list[str]:
+    """The records of a kind, without its name."""
+    lines = (files.read(result) or "").splitlines()
+    return [line.removeprefix(kind) for line in lines if line.startswith(kind)]

@@ -1,0 +1,251 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Where the instructions of a migration go: by kernel function and by step, counted by a TCG plugin.
+
+server/qemu/plugin/steps.c counts each instruction of one system call for the function that it belongs
+to, and for the innermost step that has begun: a step begins with the call of a function of SCOPES and
+ends with its return. So what a step calls belongs to it, unless that is a step of its own.
+"""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from ferry import bench, emulator, kbuild, packages, paths, proc, profile, rows, vm
+from ferry.cell import Cell
+from ferry.errors import FerryError, UsageError
+from ferry.kbuild import Kernel
+from ferry.progress import Step
+
+PLUGIN = emulator.HERE / "plugin/steps.c"
+CALLS = ("move_pages", "migrate_pages", "mbind")
+ENGINES = (rows.VANILLA, "none", "cpu", "dcbm")
+# Without it a system call was a question and not a move.
+MUST = "migrate_pages"
+RUN_S = 900.0
+
+# The first is the system call's own; modules are the second.
+STEPS = (
+    "front end", "engine", "allocate", "lru", "unmap", "flush", "copy", "move", "restore", "free",
+    "statistics", "interrupt",
+)  # fmt: skip
+
+# Function, less what the compiler appends, and the step that it begins.
+SCOPES = {
+    r"(__)?migrate_pages": "move",
+    r"alloc_migration_target|alloc_migration_target_by_mpol|alloc_misplaced_dst_folio": "allocate",
+    r"__(folio_alloc|alloc_pages)_noprof|alloc_pages_bulk_noprof": "allocate",
+    r"folio_isolate_lru|folio_putback_lru|putback_movable_pages|folio_add_lru": "lru",
+    r"folio_batch_move_lru|lru_cache_disable|__?lru_add_drain\w*": "lru",
+    r"try_to_migrate": "unmap",
+    r"try_to_unmap_flush|set_tlb_ubc_flush_pending|arch_tlbbatch_flush": "flush",
+    r"flush_tlb_mm_range|flush_tlb_batched_pending|ptep_clear_flush": "flush",
+    r"folio_mc_copy|folio_copy|copy_mc_\w+": "copy",
+    r"remove_migration_ptes": "restore",
+    # The compiler may put remove_migration_ptes() into its caller.
+    r"rmap_walk(_locked)?": "restore within move",
+    r"__folio_put|free_unref_(page|folios)|folios_put_refs|__free_pages": "free",
+    r"(__)?mod_(node_page|zone_page|lruvec|memcg_lruvec|memcg)_state|__lruvec_stat_mod_folio": "statistics",
+    r"__mod_memcg_lruvec_state|mem_cgroup_\w+|__count_memcg_events|count_vm_events?": "statistics",
+    r"asm_(common_interrupt|(exc|sysvec)_\w+)": "interrupt",
+}
+_SCOPES = [
+    (re.compile(pattern), "/".join(str(STEPS.index(step)) for step in steps.split(" within ")))
+    for pattern, steps in SCOPES.items()
+]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to count: one call that moves memory, for each folio size and engine."""
+
+    folios: tuple[str, ...] = ("4K",)
+    engines: tuple[str, ...] = (rows.VANILLA, "none")
+    channels: int = 16
+    size: str = "64M"
+    call: str = "move_pages"
+    server: str = "zen3"
+
+    def check(self) -> None:
+        """Raise UsageError for what can be known to fail without a boot."""
+        for engine in self.engines:
+            if engine not in ENGINES:
+                raise UsageError(f"no engine '{engine}' to profile: choose from {', '.join(ENGINES)}")
+        for folio in self.folios:
+            if folio not in bench.FOLIOS:
+                raise UsageError(f"no folio size '{folio}': choose from {', '.join(bench.FOLIOS)}")
+        if self.call not in CALLS:
+            raise UsageError(f"no call '{self.call}': choose from {', '.join(CALLS)}")
+        channels = profile.load(self.server).dma.channels
+        if not 1 <= self.channels <= channels:
+            raise UsageError(f"{self.channels} channels: profile {self.server} has 1 to {channels}")
+        bench.parse_size(self.size)
+
+
+@dataclass(frozen=True)
+class Count:
+    """Instructions of one function in one step, per folio."""
+
+    step: str
+    function: str
+    instructions: float
+
+
+@dataclass(frozen=True)
+class Breakdown:
+    """One migration: an engine, a folio size, and where its instructions went."""
+
+    folio_kib: int
+    engine: str
+    channels: int
+    counts: tuple[Count, ...]
+
+    @property
+    def total(self) -> float:
+        """Instructions per folio."""
+        return sum(count.instructions for count in self.counts)
+
+    def by_step(self) -> dict[str, float]:
+        """Instructions per folio of each step."""
+        found = dict.fromkeys(STEPS, 0.0)
+        for count in self.counts:
+            found[count.step] += count.instructions
+        return found
+
+    def by_function(self) -> dict[str, float]:
+        """Instructions per folio of each function, the dearest first."""
+        found: dict[str, float] = {}
+        for count in self.counts:
+            found[count.function] = found.get(count.function, 0.0) + count.instructions
+        return dict(sorted(found.items(), key=lambda item: -item[1]))
+
+
+def build_plugin() -> Path:
+    """The plugin, built against the lab's own emulator, which is built as well."""
+    emulator.build()
+    packages.ensure(["gcc", "libc6-dev", "pkg-config", "libglib2.0-dev"])
+    built = paths.BUILD / "qemu/steps.so"
+    flags = proc.output(["pkg-config", "--cflags", "--libs", "glib-2.0"]).split()
+    header = emulator.SOURCE / "include/qemu"
+    options = ["-O2", "-Wall", "-fPIC", "-shared", f"-I{header}"]
+    command: list[str | Path] = ["gcc", *options, "-o", built, PLUGIN, *flags]
+    proc.run(command, title="build the plugin")
+    return built
+
+
+def table(system_map: str, call: str) -> str:
+    """The plugin's table of functions, from the kernel's System.map."""
+    found: dict[int, str] = {}
+    for line in system_map.splitlines():
+        address, kind, name = line.split()
+        if name == "_etext":
+            found[int(address, 16)] = name
+            break
+        # Of several names for one address the first is as good as any.
+        if kind in "tTwW" and int(address, 16) >> 63:
+            found.setdefault(int(address, 16), name)
+    lines = [f"{address:x} {_role(name, call)} {_step(name)} {name[:55]}" for address, name in found.items()]
+    if not any(" start " in line for line in lines) or not any(" must " in line for line in lines):
+        raise FerryError(f"System.map has no {call}() or no {MUST}(): is this a kernel with migration?")
+    return "\n".join(sorted(lines, key=lambda line: int(line.split()[0], 16))) + "\n"
+
+
+def _role(name: str, call: str) -> str:
+    if name == f"__x64_sys_{call}":
+        return "start"
+    if name.startswith(("asm_common_interrupt", "asm_exc_", "asm_sysvec_")):
+        return "trap"
+    return "must" if name == MUST else "-"
+
+
+def _step(name: str) -> str:
+    plain = name.partition(".")[0]
+    return next((step for pattern, step in _SCOPES if pattern.fullmatch(plain)), "-")
+
+
+def script(plan: Plan, engine: str, folio: str) -> str:
+    """The job: set up, say where the modules are, move once to warm up and once to be counted."""
+    cell = Cell("ferry", folio, 1, channels=plan.channels)
+    lines = []
+    if engine == "dcbm":
+        lines += [*cell.engine_lines(), *cell.policy_lines()]
+    elif engine != rows.VANILLA:
+        lines += [f"use_engine {engine} 0"]
+    bench_args = f"--call {plan.call} --folio {folio} --bytes {plan.size} --warmup 1 --runs 1"
+    lines += [
+        """awk '$2 ~ /[tT]/ && /[[]/ { print "symbol", $1, $3 }' /proc/kallsyms >&3""",
+        f'/bin/migbench {bench_args} --json /tmp/row >/tmp/said 2>&1 || fail "$(tail -n 1 /tmp/said)"',
+        "echo \"row $(tr -d '\\n' </tmp/row)\" >&3",
+    ]
+    return "\n".join(lines)
+
+
+def parse(text: str, symbols: Iterable[tuple[int, str]], folios: int) -> tuple[Count, ...]:
+    """What the plugin wrote; addresses of modules get the names of the symbols before them."""
+    known = sorted(symbols)
+    places = [address for address, _ in known]
+    total: dict[tuple[str, str], int] = {}
+    for line in text.splitlines():
+        step, name, count = line.split()
+        if re.fullmatch("f[0-9a-f]{15}", name):
+            i = bisect_right(places, int(name, 16))
+            name = known[i - 1][1] if i else "unknown"
+        key = (STEPS[int(step)], name)
+        total[key] = total.get(key, 0) + int(count)
+    return tuple(Count(step, name, count / folios) for (step, name), count in total.items())
+
+
+def measure(plan: Plan) -> tuple[list[Breakdown], dict[str, str]]:
+    """Boot once for each engine and folio size; returns what was counted, and the kernels' releases."""
+    plan.check()
+    plugin = build_plugin()
+    flavours = {engine: "vanilla" if engine == rows.VANILLA else "ferry" for engine in plan.engines}
+    kernels = {name: kbuild.build(name) for name in dict.fromkeys(flavours.values())}
+    bench.build_migbench()
+    found = [
+        _breakdown(plan, kernels[flavours[engine]], plugin, engine, folio)
+        for folio in plan.folios
+        for engine in plan.engines
+    ]
+    return found, {name: kernel.release for name, kernel in kernels.items()}
+
+
+def _breakdown(plan: Plan, kernel: Kernel, plugin: Path, engine: str, folio: str) -> Breakdown:
+    server = profile.load(plan.server).as_machine()
+    folios = bench.parse_size(plan.size) // bench.parse_size(folio)
+    with tempfile.TemporaryDirectory(prefix="steps-", dir=paths.BUILD) as name:
+        functions, out = Path(name) / "functions", Path(name) / "counts"
+        functions.write_text(table((kernel.build_dir / "System.map").read_text(), plan.call))
+        where = replace(server, program=(*server.program, "-plugin", f"{plugin},table={functions},out={out}"))
+        programs = {"bin/migbench": paths.ROOT / "bench/migbench"}
+        job = vm.Job(
+            script(plan, engine, folio), RUN_S, programs=programs, kernel_args=("nokaslr",), name="profile"
+        )
+        with Step(f"profile {folio}, {engine}"):
+            result = vm.run(kernel, where, job)
+        text = out.read_text() if out.is_file() else ""
+    if result.status or not text:
+        raise FerryError(f"nothing was counted for {folio}, {engine}: {result.output.strip()[-200:]}")
+    channels = plan.channels if engine == "dcbm" else 0
+    _verified(result.records, engine, channels)
+    counts = parse(text, _symbols(result.records), folios)
+    return Breakdown(bench.parse_size(folio) // 1024, engine, channels, counts)
+
+
+def _verified(records: Sequence[str], engine: str, channels: int) -> None:
+    """Raise FerryError unless migbench says that every byte arrived."""
+    for record in records:
+        if record.startswith("row "):
+            rows.from_migbench(record.removeprefix("row "), engine, channels)
+            return
+    raise FerryError(f"{engine}: migbench said nothing")
+
+
+def _symbols(records: Sequence[str]) -> list[tuple[int, str]]:
+    """The functions of the guest's modules."""
+    words = (record.split() for record in records if record.startswith("symbol "))
+    return [(int(address, 16), name) for _, address, name in words]

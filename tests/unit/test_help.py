@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Help comes at once, in a clone where nothing is built and on a machine where nothing can be installed."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ferry import cli
+
+# What could install something, or ask for it.
+INSTALLERS = ("apt", "apt-get", "apt-cache", "dpkg-query", "pip", "pip3", "sudo", "gcc", "git")
+VERBS = {"kernel": ("build", "export", "refresh", "check", "deb"), "server": ("build", "fit")}
+# Not the one of the tests, which has everything.
+PYTHON = Path(sys.base_prefix, "bin", f"python3.{sys.version_info.minor}")
+NAMES = [command.__name__.rpartition(".")[2] for command in cli.COMMANDS]
+QUESTIONS = [
+    ["--help"],
+    *([name, "--help"] for name in NAMES),
+    *([name, verb, "--help"] for name, verbs in VERBS.items() for verb in verbs),
+]
+
+
+@pytest.fixture
+def poor(tmp_path: Path) -> dict[str, str]:
+    """An environment in which every installer only leaves a trace, and fails."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    for name in INSTALLERS:
+        (folder / name).write_text(f'#!/bin/sh\necho "{name} $*" >>{tmp_path}/called\nexit 1\n')
+        (folder / name).chmod(0o755)
+    (folder / "python3").symlink_to(PYTHON)
+    return {"PATH": f"{folder}:/usr/bin:/bin", "HOME": str(tmp_path), "PIP_NO_INDEX": "1"}
+
+
+def ask(clone: Path, env: dict[str, str], *words: str) -> subprocess.CompletedProcess[str]:
+    """Run the launcher with a Python that has no site-packages."""
+    args = [str(PYTHON), "-S", "-E", str(clone / "ferry"), *words]
+    return subprocess.run(args, env=env, cwd=clone, capture_output=True, text=True, check=False)
+
+
+def untouched(clone: Path, env: dict[str, str]) -> bool:
+    """Whether nothing was installed, and nothing tried."""
+    return not Path(env["HOME"], "called").exists() and not (clone / "build/venv").exists()
+
+
+@pytest.mark.parametrize("words", QUESTIONS, ids=" ".join)
+def test_help_needs_nothing(fresh_clone: Path, poor: dict[str, str], words: list[str]) -> None:
+    done = ask(fresh_clone, poor, *words)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith(" ".join(["usage: ./ferry", *words[:-1]]))
+    assert untouched(fresh_clone, poor)
+
+
+@pytest.mark.parametrize(
+    "words", [[], ["nosuch"], ["kernel"], ["cost", "--nosuch"], ["bench", "--runs", "x"]]
+)
+def test_what_nobody_understands_is_refused_before_anything_is_installed(
+    fresh_clone: Path, poor: dict[str, str], words: list[str]
+) -> None:
+    done = ask(fresh_clone, poor, *words)
+    assert done.returncode == 2
+    assert "ferry" in done.stderr
+    assert untouched(fresh_clone, poor)
+
+
+def test_make_help_needs_nothing(fresh_clone: Path, poor: dict[str, str]) -> None:
+    env = {**os.environ, **poor}
+    done = subprocess.run(
+        ["make", "help"], env=env, cwd=fresh_clone, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "make clean" in done.stdout
+    assert untouched(fresh_clone, poor)

@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: GPL-2.0
+"""table --here: what a machine lacks is left out and said, and its job may put things back."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from ferry import here, paths, tables
+from ferry.cell import Cell
+from ferry.errors import FerryError
+from ferry.tables import Scale
+
+
+def test_cells_that_do_not_fit_are_left_out_with_the_reason() -> None:
+    cells = [
+        Cell("vanilla", "2M", 8),
+        Cell("ferry", "2M", 8, 16),
+        Cell("ferry", "2M", 8, 4),
+        Cell("cpu", "2M", 512),
+    ]
+    able, missing = here.split(cells, channels=4, free=256 << 20)
+    assert able == [cells[0], cells[2]]
+    assert missing == [
+        (cells[1], "16 DMA channels: this machine has 4 free"),
+        (cells[3], "1024 MiB: a node has room for 256"),
+    ]
+
+
+@pytest.mark.parametrize("name", tables.TABLES)
+def test_here_has_the_sizes_and_repetitions_of_the_source(name: str) -> None:
+    table = tables.get(name)
+    known = tables.published()[table.source]
+    cells, emulated = (table.cells(known, Scale(here=here)) for here in (True, False))
+    assert max(each.bytes for each in cells) >= 1 << 30
+    assert {each.runs for each in cells} == {10}
+    assert len(cells) >= len(emulated)
+    assert all(each.runs == 3 for each in table.cells(known, Scale(quick=True, here=True)))
+
+
+def test_kernel_without_ferry_is_said_at_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(here, "OFFLOAD", tmp_path / "nosuch")
+    with pytest.raises(FerryError, match="boot a kernel with Ferry"):
+        here.measure([])
+
+
+def test_what_could_not_be_put_back_is_said(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(paths, "BUILD", tmp_path)
+    monkeypatch.setattr(here, "job", lambda script: script)
+    with pytest.raises(FerryError, match="no such engine"):
+        here._run(
+            "echo 'lost reasons, which was all' >&3; echo 'error no such engine' >&3; exit 1", "x", tmp_path
+        )
+    assert "cannot put back reasons, which was all" in capsys.readouterr().err
+    assert not list(tmp_path.glob("here-*"))
+
+
+def test_a_killed_ferry_lets_its_job_put_things_back(tmp_path: Path) -> None:
+    """SIGKILL cannot be caught; the kernel then sends the job the signal that was asked for."""
+    job = f"trap 'echo back >{tmp_path}/back' EXIT; trap 'exit 1' TERM; echo on >{tmp_path}/on; sleep 2"
+    program = (
+        "import signal\nfrom pathlib import Path\nfrom ferry import paths, proc\n"
+        f"paths.LOGS = Path({str(tmp_path)!r})\n"
+        f"proc.run(['sh', '-c', {job!r}], title='job', on_death=signal.SIGTERM)\n"
+    )
+    env = {**os.environ, "PYTHONPATH": str(paths.ROOT / "lab")}
+    with subprocess.Popen([sys.executable, "-c", program], env=env, stderr=subprocess.DEVNULL) as child:
+        _until(tmp_path / "on")
+        child.send_signal(signal.SIGKILL)
+    _until(tmp_path / "back")
+
+
+def _until(path: Path) -> None:
+    end = time.monotonic() + 30
+    while not path.exists():
+        assert time.monotonic() < end, f"{path.name} never came"
+        time.sleep(0.05)

@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Every result says where it comes from, and two runs at once do not overwrite each other's files."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ferry import files, paths, provenance, tablereport
+from ferry.machine import MACHINES
+
+
+@pytest.fixture
+def built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A build folder with a kernel."""
+    folder = tmp_path / "kernel-ferry"
+    (folder / "include/config").mkdir(parents=True)
+    (folder / "include/config/kernel.release").write_text("6.12.1-ferry\n")
+    (folder / ".config").write_text('CONFIG_CC_VERSION_TEXT="gcc (Debian 12.2.0-14) 12.2.0"\n')
+    monkeypatch.setattr(paths, "BUILD", tmp_path)
+    return folder
+
+
+def test_all_is_said_of_a_vm(built: Path) -> None:
+    known = provenance.of_vms(MACHINES["icount"], ["ferry"])
+    kernel = known["kernels"]["ferry"]
+    assert kernel["release"] == "6.12.1-ferry"
+    assert kernel["compiler"] == "gcc (Debian 12.2.0-14) 12.2.0"
+    assert kernel["config"] == files.digest(built / ".config")[:12]
+    assert (known["machine"], known["cpus"], known["time"]) == ("icount", 1, "virtual")
+    assert {"commit", "date", "host", "qemu"} <= known.keys()
+    assert "virtual time" in provenance.short(known)
+
+
+def test_cpus_are_those_of_the_machine_that_was_booted(built: Path) -> None:
+    known = provenance.of_vms(MACHINES["smp"].with_cpus(3), ["ferry"])
+    assert (known["cpus"], known["time"]) == (3, "wall")
+
+
+def test_an_emulator_that_was_never_built_is_no_error(built: Path) -> None:
+    import dataclasses
+
+    machine = dataclasses.replace(MACHINES["icount"], program=("/nosuch/qemu",))
+    assert provenance.of_vms(machine, ["ferry"])["qemu"] == "unknown"
+
+
+def test_this_machine_says_its_kernel_and_compiler() -> None:
+    known = provenance.of_here()
+    assert known["kernels"]["here"]["release"] == os.uname().release
+    assert (known["time"], known["cpus"]) == ("wall", len(os.sched_getaffinity(0)))
+
+
+@pytest.mark.parametrize(
+    ("profile", "quick", "name"),
+    [
+        ("zen3", False, "table-t.json"),
+        ("zen3", True, "table-t-quick.json"),
+        ("cxl", False, "table-t-cxl.json"),
+        ("here", True, "table-t-here-quick.json"),
+    ],
+)
+def test_another_machine_or_a_part_has_a_file_of_its_own(profile: str, quick: bool, name: str) -> None:
+    result: dict[str, Any] = {"table": "t", "profile": profile, "quick": quick}
+    assert tablereport.place(result, Path()).name == name
+
+
+def test_two_runs_have_logs_of_their_own() -> None:
+    say = [sys.executable, "-c", "from ferry import paths; print(paths.LOGS)"]
+    env = {**os.environ, "PYTHONPATH": str(paths.ROOT / "lab")}
+    one, two = (
+        subprocess.run(say, env=env, capture_output=True, text=True, check=True).stdout for _ in range(2)
+    )
+    assert one != two
+
+
+def test_two_writers_do_not_share_a_scratch_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second process writes the same result between the first one's writing and its rename."""
+    target, replace = tmp_path / "x.json", Path.replace
+
+    def other_first(self: Path, to: Path) -> Path:
+        monkeypatch.setattr(Path, "replace", replace)
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "getpid", lambda: 1)
+            files.write(target, "other")
+        return replace(self, to)
+
+    monkeypatch.setattr(Path, "replace", other_first)
+    files.write(target, "mine")
+    assert target.read_text() == "mine"
+    assert [path.name for path in tmp_path.iterdir()] == ["x.json"]

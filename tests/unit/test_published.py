@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: GPL-2.0
+"""The posted figures are those of the mails: all of them, digit by digit.
+
+Each digest is of a table as it was posted: its figures, without deviations, separated by spaces, a line
+for each row. They were made from the mails, not from published.toml.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import tomllib
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ferry import paths
+
+Known = dict[str, Any]
+Rows = Iterable[Iterable[object]]
+
+POSTED = {
+    "v5 throughput": "959dfebdf7fdb213",
+    "v5 vanilla 4K": "f240c3bf9c097133",
+    "v5 vanilla 2M": "48905cd41d1cedc9",
+    "v5 batch 4K": "3ef6f227cc4b9f91",
+    "v5 batch 2M": "6abe2e390c00523a",
+    "v1": "599fd1cb6d2c208b",
+    "userspace": "3665acd913384d0b",
+    "mtcopy 64K": "770f7c733864eec5",
+    "mtcopy 2M": "c273133e9e082df4",
+}
+ENGINES = ("vanilla", "cpu", "dma")
+
+
+def _throughput(known: Known) -> Rows:
+    every = known["v5"]["throughput"]
+    return [every["vanilla"], *([channels, *row] for channels, row in every["dma"].items())]
+
+
+def _vanilla(folio: str) -> Callable[[Known], Rows]:
+    def rows(known: Known) -> Rows:
+        every = known["v5"]["vanilla"][folio]
+        return zip(every["folios"], every["gbps"], every["first_us"], strict=True)
+
+    return rows
+
+
+def _batch(folio: str) -> Callable[[Known], Rows]:
+    def rows(known: Known) -> Rows:
+        every = known["v5"]["batch"][folio]
+        columns = [column for n in every["gbps"] for column in (every["gbps"][n], every["first_us"][n])]
+        return zip(every["pages"], *columns, strict=True)
+
+    return rows
+
+
+def _v1(known: Known) -> Rows:
+    every = known["v1"]
+    return [
+        pair
+        for engine in ENGINES
+        for pair in zip(every["migrate_pages"][engine], every["copy_share"][engine], strict=True)
+    ]
+
+
+def _userspace(known: Known) -> Rows:
+    every = known["userspace"]
+    reads = ("uncached", "cached", "post_move")
+    return [
+        row
+        for engine in ENGINES
+        for row in zip(every[engine], *(every[name][engine] for name in reads), strict=True)
+    ]
+
+
+def _mtcopy(folio: str) -> Callable[[Known], Rows]:
+    def rows(known: Known) -> Rows:
+        every = known["mtcopy"][folio]
+        return zip(every["folios"], every["vanilla"], *every["threads"].values(), strict=True)
+
+    return rows
+
+
+AS_POSTED: dict[str, Callable[[Known], Rows]] = {
+    "v5 throughput": _throughput,
+    "v5 vanilla 4K": _vanilla("4K"),
+    "v5 vanilla 2M": _vanilla("2M"),
+    "v5 batch 4K": _batch("4K"),
+    "v5 batch 2M": _batch("2M"),
+    "v1": _v1,
+    "userspace": _userspace,
+    "mtcopy 64K": _mtcopy("64K"),
+    "mtcopy 2M": _mtcopy("2M"),
+}
+
+
+def _digest(rows: Rows) -> str:
+    text = "\n".join(" ".join(str(figure) for figure in row) for row in rows)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+@pytest.fixture
+def known() -> Known:
+    """The figures as they are written: 3.20 is not 3.2."""
+    text = Path(paths.ROOT / "lab/ferry/published.toml").read_text()
+    return tomllib.loads(text, parse_float=str)
+
+
+@pytest.mark.parametrize("name", POSTED)
+def test_figures_are_those_of_the_mail(known: Known, name: str) -> None:
+    assert _digest(AS_POSTED[name](known)) == POSTED[name]

@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Every command of README and of the docs is one, and needs nothing that it does not build itself."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ferry import cli, paths
+
+PAGES = [paths.ROOT / "README.md", *sorted((paths.ROOT / "docs").glob("*.md"))]
+LINES = [line.partition("#")[0].strip() for page in PAGES for line in page.read_text().splitlines()]
+INDENTED = [line for page in PAGES for line in page.read_text().splitlines() if line.startswith("    ")]
+COMMANDS = sorted(
+    {line.partition("#")[0].strip() for line in INDENTED if line.strip().startswith(("./ferry", "make "))}
+    | {found for line in LINES for found in re.findall(r"`(\./ferry [a-z][^`]*)`", line)}
+)
+FERRY = [line for line in COMMANDS if line.startswith("./ferry")]
+# Those that measure or build: with what building leaves there only after it was built. Their shortest form.
+SHORT = {
+    "./ferry table v5-batch": "table v5-batch --quick",
+    "./ferry vm --kernel ferry": "vm --kernel ferry true",
+}
+MEASURE = ("bench", "cost", "table")
+RUN = ("bench", "cost", "table", "vm", "kernel build", "server build")
+
+
+def _words(line: str) -> list[str]:
+    return shlex.split(line.replace("NAME", "v5-batch").replace(" N", " 1"))[1:]
+
+
+def _can_be_run(line: str) -> bool:
+    """--here needs a kernel with Ferry: tests/vm/test_here.py."""
+    return line.removeprefix("./ferry ").startswith(RUN) and "--here" not in line
+
+
+def test_there_are_commands() -> None:
+    assert len(FERRY) >= 10
+    assert {"make demo", "make test"} <= set(COMMANDS)
+
+
+@pytest.mark.parametrize("line", FERRY)
+def test_arguments_are_understood(line: str) -> None:
+    if "--help" in line:
+        with pytest.raises(SystemExit, match="0"):
+            cli.parse(_words(line))
+    else:
+        cli.parse(_words(line))
+
+
+@pytest.mark.parametrize("line", [line for line in COMMANDS if line.startswith("make ")])
+def test_target_exists(line: str) -> None:
+    words = shlex.split(line.partition("&&")[0])
+    done = subprocess.run([*words, "-n"], cwd=paths.ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("line", [line for line in FERRY if _can_be_run(line)])
+def test_it_runs_in_a_fresh_clone(fresh_clone: Path, line: str) -> None:
+    for name in ("build", "out"):
+        shutil.rmtree(fresh_clone / name, ignore_errors=True)
+    words = SHORT[line].split() if line in SHORT else _words(line)
+    if words[0] in MEASURE and "--json" not in words:
+        words += ["--json", "-"]
+    env = {**os.environ, "PYTHONPATH": str(fresh_clone / "lab"), "PATH": "/usr/bin:/bin"}
+    command = [sys.executable, str(fresh_clone / "tests/unit/fresh.py"), *words]
+    done = subprocess.run(command, cwd=fresh_clone, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    if words[-2:] == ["--json", "-"]:
+        found = json.loads(done.stdout)
+        assert all(each["provenance"]["commit"] for each in found.get("tables", [found]))

@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: GPL-2.0
+"""The profile of a migration: the plugin's table, what it wrote, and what must not be asked for."""
+
+import pytest
+
+from ferry import steps
+from ferry.errors import FerryError, UsageError
+
+SYSTEM_MAP = """\
+0000000000000000 A fixed_percpu_data
+ffffffff81000000 T _stext
+ffffffff81000100 T migrate_pages
+ffffffff81000100 t migrate_pages_alias
+ffffffff81000180 t migrate_pages_batch
+ffffffff81000200 T __x64_sys_move_pages
+ffffffff81000300 t __mod_node_page_state.part.0
+ffffffff81000380 T rmap_walk
+ffffffff810003c0 T asm_sysvec_apic_timer_interrupt
+ffffffff81000400 T _etext
+ffffffff82000000 D some_data
+"""
+
+
+def test_table_has_roles_and_steps() -> None:
+    """The entry, what makes it a move, and the steps; names that the compiler changed count as well."""
+    lines = [line.split() for line in steps.table(SYSTEM_MAP, "move_pages").splitlines()]
+    found = {name: (role, step) for _, role, step, name in lines}
+    assert found["__x64_sys_move_pages"] == ("start", "-")
+    assert found["migrate_pages"] == ("must", str(steps.STEPS.index("move")))
+    assert found["migrate_pages_batch"] == ("-", "-")
+    assert found["__mod_node_page_state.part.0"][1] == str(steps.STEPS.index("statistics"))
+    assert found["rmap_walk"][1] == f"{steps.STEPS.index('restore')}/{steps.STEPS.index('move')}"
+    assert found["asm_sysvec_apic_timer_interrupt"][0] == "trap"
+    assert "migrate_pages_alias" not in found
+    assert lines[-1][3] == "_etext"
+
+
+def test_table_without_the_call_is_refused() -> None:
+    """A profile of nothing would be empty, and look fast."""
+    with pytest.raises(FerryError, match="mbind"):
+        steps.table(SYSTEM_MAP, "mbind")
+
+
+def test_counts_are_per_folio_and_modules_get_names() -> None:
+    """Blocks of one function of a module add up; what lies before all symbols is unknown."""
+    text = "2 alloc_pages 40\n1 ffffffffc0000010 6\n1 ffffffffc0000018 2\n1 ffffffffa0000000 4\n"
+    found = steps.parse(text, [(0xFFFFFFFFC0000008, "dcbm_submit"), (0xFFFFFFFFC0001000, "later")], 4)
+    assert set(found) == {
+        steps.Count("allocate", "alloc_pages", 10.0),
+        steps.Count("engine", "dcbm_submit", 2.0),
+        steps.Count("engine", "unknown", 1.0),
+    }
+    breakdown = steps.Breakdown(4, "dcbm", 16, found)
+    assert breakdown.total == 13.0
+    assert breakdown.by_step()["engine"] == 3.0
+    assert list(breakdown.by_function()) == ["alloc_pages", "dcbm_submit", "unknown"]
+
+
+@pytest.mark.parametrize(
+    ("plan", "word"),
+    [
+        (steps.Plan(engines=("mtcopy",)), "mtcopy"),
+        (steps.Plan(folios=("3K",)), "3K"),
+        (steps.Plan(call="madvise"), "madvise"),
+        (steps.Plan(channels=17), "17 channels"),
+        (steps.Plan(size="much"), "much"),
+    ],
+)
+def test_what_cannot_be_profiled_is_said(plan: steps.Plan, word: str) -> None:
+    """Before anything is built."""
+    with pytest.raises(UsageError, match=word):
+        plan.check()

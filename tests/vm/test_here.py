@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: GPL-2.0
+"""table --here on a machine that somebody uses: vanilla is vanilla, and all is put back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from ferry import bench, cell, here, kbuild, machine, vm
+from ferry.cell import Cell, Found
+
+pytestmark = pytest.mark.vm
+
+CELLS = (
+    Cell("vanilla", "4K", 2048, latency=True),
+    Cell("cpu", "4K", 2048, latency=True),
+    Cell("dma", "2M", 8, 2, 512),
+    Cell("vanilla", "2M", 8),
+)
+# What an administrator may have set; the DMA channels are softdma's.
+USED = """
+modprobe softdma channels=4
+modprobe dcbm channels=3 queue_depth=8
+modprobe mtcopy
+echo 5 >/sys/module/mtcopy/parameters/threads
+echo 96 >$OFFLOAD/window_pages
+echo 32 >$OFFLOAD/chunk_pages
+echo 8192 >$OFFLOAD/stripe_bytes
+echo 4096 >$OFFLOAD/min_bytes
+echo "syscall_or_cpuset damon" >$OFFLOAD/reasons
+echo 1 >$OFFLOAD/inaccessible_enabled
+echo cpu >$OFFLOAD/active
+"""
+SAY = """
+say() {
+	for name in active window_pages chunk_pages stripe_bytes min_bytes reasons inaccessible_enabled; do
+		echo "is $1 $name $(cat $OFFLOAD/$name)" >&3
+	done
+	for name in dcbm/parameters/channels dcbm/parameters/queue_depth mtcopy/parameters/threads; do
+		echo "is $1 $name $(cat /sys/module/$name 2>/dev/null)" >&3
+	done
+	echo "is $1 files $(ls /tmp)" >&3
+}
+"""
+RUN = "mkdir /ferry/work; WORK=/ferry/work sh /ferry/here.sh"
+
+
+def _boot(folder: Path, flavour: str, script: str, body: str) -> list[str]:
+    """The records of a script, in a guest that has here's job with a body as /ferry/here.sh."""
+    (folder / "here.sh").write_text(here.job(body))
+    programs = {"ferry/here.sh": folder / "here.sh", "bin/migbench": bench.build_migbench()}
+    job = vm.Job(f"{SAY}{script}", 240.0, programs=programs)
+    return vm.run(kbuild.build(flavour), machine.get("icount"), job).records
+
+
+def _measured(records: Sequence[str]) -> list[Found]:
+    found = cell.parse(records, CELLS)
+    return [found[i] for i in sorted(found)]
+
+
+def _settings(records: Sequence[str], when: str) -> list[str]:
+    return [record.removeprefix(f"is {when} ") for record in records if record.startswith(f"is {when} ")]
+
+
+@pytest.fixture(scope="module")
+def records(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """A machine with cpu active and everything set, measured, the engine before the vanilla cells."""
+    body = cell.script(sorted(enumerate(CELLS), key=lambda each: cell.key(each[1])))
+    folder = tmp_path_factory.mktemp("here")
+    return _boot(folder, "ferry", f"{USED}\nsay before\n{RUN}\nsay after", body)
+
+
+def test_vanilla_is_that_of_an_unchanged_kernel(records: list[str], tmp_path: Path) -> None:
+    """Under icount a nanosecond is an instruction; with cpu the first folio is usable twice as soon."""
+    ours = {each.cell: each for each in _measured(records)}
+    assert len(ours) == len(CELLS)
+    vanilla = [(i, each) for i, each in enumerate(CELLS) if each.engine == "vanilla"]
+    theirs = _boot_vanilla(tmp_path, cell.script(vanilla))
+    for each in theirs:
+        assert ours[each.cell].row.gbps == pytest.approx(each.row.gbps, rel=0.01)
+    one, cpu = CELLS[:2]
+    first = {each.cell: each.row.first_folio_us for each in theirs}[one]
+    assert first is not None
+    assert ours[one].row.first_folio_us == pytest.approx(first, rel=0.02)
+    assert (ours[cpu].row.first_folio_us or 0.0) < 0.8 * first
+
+
+def _boot_vanilla(folder: Path, script: str) -> list[Found]:
+    programs = {"bin/migbench": bench.build_migbench()}
+    job = vm.Job(script, 240.0, programs=programs)
+    return _measured(vm.run(kbuild.build("vanilla"), machine.get("icount"), job).records)
+
+
+def test_all_is_put_back(records: list[str]) -> None:
+    before = _settings(records, "before")
+    assert "active cpu" in before
+    assert "window_pages 96" in before
+    assert "dcbm/parameters/channels 3" in before
+    assert _settings(records, "after") == before
+    assert not [record for record in records if record.startswith("lost ")]
+
+
+@pytest.mark.parametrize("signal", ["HUP", "TERM"])
+def test_all_is_put_back_after_a_signal(tmp_path: Path, signal: str) -> None:
+    """In the middle of a cell, with another engine and other settings."""
+    long = f"{cell.script([(0, CELLS[2])])}\necho middle >/ferry/middle\nsleep 30"
+    start = "mkdir /ferry/work; WORK=/ferry/work setsid sh /ferry/here.sh &"
+    wait = "while [ ! -e /ferry/middle ]; do sleep 0.1; done"
+    end = f"kill -{signal} -$!; wait"
+    found = _boot(
+        tmp_path, "ferry", f"{USED}\nsay before\n{start}\n{wait}\nsay middle\n{end}\nsay after", long
+    )
+    assert "active dcbm" in _settings(found, "middle")
+    assert _settings(found, "after") == _settings(found, "before")
+
+
+def test_free_channels_are_counted_and_left_free(tmp_path: Path) -> None:
+    script = f"modprobe softdma channels=4\nsay before\n{RUN}\nsay after"
+    found = _boot(tmp_path, "ferry", script, "count_dma")
+    assert "channels 4" in found
+    assert _settings(found, "after") == _settings(found, "before")

@@ -1,0 +1,20 @@
+# SPDX-License-Identifier: GPL-2.0
+"""The profile against the clock: under icount an instruction is a nanosecond, so the two must agree."""
+
+import pytest
+
+from ferry import bench, cost, machine, steps
+
+pytestmark = pytest.mark.vm
+
+
+def test_profile_and_clock_agree() -> None:
+    """Nothing is lost, and nothing counted twice: within 3 %, for the call's first and last lines."""
+    found, _ = steps.measure(steps.Plan(folios=("4K",), engines=("vanilla",), size="16M"))
+    plan = bench.Plan(folios=("4K",), engines=("vanilla",), latency=False, size="16M", runs=1)
+    row = bench.measure(plan, machine.get("icount")).rows[0]
+    assert found[0].total == pytest.approx(cost.instructions(row), rel=0.03)
+    by_step = found[0].by_step()
+    # What nobody can migrate without.
+    for step in ("front end", "allocate", "lru", "unmap", "copy", "restore", "free", "statistics"):
+        assert by_step[step] > 100, by_step
