@@ -122,13 +122,21 @@ static struct options parse(int argc, char **argv)
 	return options;
 }
 
-/* nr_iommu_pages of /proc/vmstat */
+/*
+ * nr_iommu_pages of /proc/vmstat, with what each CPU has counted and not yet
+ * added: for a CPU that is idle that would take until it has work.
+ */
 static long tables_kib(void)
 {
+	int refresh = open("/proc/sys/vm/stat_refresh", O_WRONLY);
 	long value, found = -1;
 	char name[64];
-	FILE *file = fopen("/proc/vmstat", "r");
+	FILE *file;
 
+	if (refresh < 0 || write(refresh, "1", 1) != 1)
+		die(EXIT_CANNOT, "/proc/sys/vm/stat_refresh");
+	close(refresh);
+	file = fopen("/proc/vmstat", "r");
 	if (!file)
 		die(EXIT_CANNOT, "/proc/vmstat");
 	while (fscanf(file, "%63s %ld", name, &value) == 2)

@@ -33,6 +33,11 @@ def test_cells_that_do_not_fit_are_left_out_with_the_reason() -> None:
     ]
 
 
+def test_what_has_no_engine_is_not_called_vanilla() -> None:
+    cells = [{"engine": "vanilla", "gbps": 1.0}, {"engine": "ferry", "gbps": 2.0}]
+    assert [here.named(cell) for cell in cells] == [{"engine": "none", "gbps": 1.0}, cells[1]]
+
+
 @pytest.mark.parametrize("name", tables.TABLES)
 def test_here_has_the_sizes_and_repetitions_of_the_source(name: str) -> None:
     table = tables.get(name)

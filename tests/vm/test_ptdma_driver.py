@@ -16,6 +16,7 @@ SLOTS = {
     "good": "descriptor-ns=20000",
     "failing": "error-at=1",
     "erring": "error-at=41",
+    "stopping": "error-at=1",
     "slow": "descriptor-ns=50000000",
     "losing": "lose-irq-at=1",
 }
@@ -24,6 +25,7 @@ CASES = (
     "copy_arrives_whole",
     "failed_copy_is_reported",
     "each_copy_of_a_group_has_its_own_result",
+    "failed_copy_is_not_taken_again",
     "terminated_group_is_waited_for",
     "interrupt_descriptor_works_if_offered",
     "terminated_copy_is_waited_for",

@@ -112,12 +112,12 @@ def _measure(table: tables.Table, server: profile.Profile, args: argparse.Namesp
         machine = server.as_threads() if table.wall_time else server.as_machine()
         found, kernels = runner.in_vms(cells, machine)
         known = provenance.of_vms(machine, kernels) | {"server": server.summary, **server.parameters()}
-    compared = tables.compare(table, found)
+    figures = [each.as_json() for each in tables.compare(table, found)]
     return {
         **_about(table, server, args),
         "provenance": known,
         "missing": missing,
-        "cells": [each.as_json() for each in compared],
+        "cells": [here.named(cell) for cell in figures] if args.here else figures,
     }
 
 

@@ -63,7 +63,8 @@ count_dma() {
 	modprobe -r dcbm 2>/dev/null
 	modprobe ptdma 2>/dev/null
 	found=0
-	if modprobe dcbm channels=64; then
+	# dcbm takes channels when it becomes active, and fails if there is none.
+	if modprobe dcbm channels=64 && echo dcbm >"$OFFLOAD/active"; then
 		found=$(($(wc -l </sys/kernel/debug/dcbm/channels) - 1))
 	fi
 	echo "channels $found" >&3

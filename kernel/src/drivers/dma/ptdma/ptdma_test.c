@@ -12,8 +12,10 @@
 #include <linux/delay.h>
 #include <linux/dma-mapping.h>
 #include <linux/dmaengine.h>
+#include <linux/interrupt.h>
 #include <linux/kthread.h>
 #include <linux/module.h>
+#include <linux/pci.h>
 #include <linux/sizes.h>
 
 static char *good;
@@ -35,6 +37,10 @@ MODULE_PARM_DESC(losing, "function that loses its first interrupt (default: none
 static char *erring;
 module_param(erring, charp, 0444);
 MODULE_PARM_DESC(erring, "function whose 41st copy fails (default: none)");
+
+static char *stopping;
+module_param(stopping, charp, 0444);
+MODULE_PARM_DESC(stopping, "function whose first copy fails, as failing (default: none)");
 
 #define PT_TEST_LEN	SZ_64K
 #define PT_TEST_SOURCE	0x5a
@@ -243,6 +249,33 @@ static void each_copy_of_a_group_has_its_own_result(struct kunit *test)
 	}
 }
 
+/* The engine has stopped, and its interrupt is late: new copies come first */
+static void failed_copy_is_not_taken_again(struct kunit *test)
+{
+	struct pt_test *t = pt_test_take(test, stopping);
+	int irq = pci_irq_vector(to_pci_dev(t->chan->device->dev), 0);
+	dma_cookie_t failed, next;
+
+	KUNIT_ASSERT_GT(test, irq, 0);
+	disable_irq(irq);
+	failed = pt_test_submit(test, t);
+	dma_async_issue_pending(t->chan);
+	msleep(50);
+	next = pt_test_submit(test, t);
+	dma_async_issue_pending(t->chan);
+	msleep(50);
+	KUNIT_EXPECT_TRUE(test, pt_test_target_is(t, PT_TEST_TARGET));
+	enable_irq(irq);
+
+	KUNIT_EXPECT_TRUE(test, wait_for_completion_timeout(&t->done,
+							    PT_TEST_WAIT));
+	KUNIT_EXPECT_TRUE(test, wait_for_completion_timeout(&t->done,
+							    PT_TEST_WAIT));
+	KUNIT_EXPECT_EQ(test, DMA_ERROR, pt_test_status(t, failed));
+	KUNIT_EXPECT_EQ(test, DMA_COMPLETE, pt_test_status(t, next));
+	KUNIT_EXPECT_TRUE(test, pt_test_target_is(t, PT_TEST_SOURCE));
+}
+
 static void terminated_group_is_waited_for(struct kunit *test)
 {
 	struct pt_test *t = pt_test_take(test, good);
@@ -352,6 +385,7 @@ static struct kunit_case pt_test_cases[] = {
 	KUNIT_CASE(copy_arrives_whole),
 	KUNIT_CASE(failed_copy_is_reported),
 	KUNIT_CASE(each_copy_of_a_group_has_its_own_result),
+	KUNIT_CASE(failed_copy_is_not_taken_again),
 	KUNIT_CASE(terminated_group_is_waited_for),
 	KUNIT_CASE(interrupt_descriptor_works_if_offered),
 	KUNIT_CASE_SLOW(terminated_copy_is_waited_for),
