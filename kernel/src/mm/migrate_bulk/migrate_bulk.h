@@ -62,6 +62,7 @@ bool lru_quiet_suspects(const struct lru_quiet *quiet, struct folio *folio);
 void lru_quiet_end(struct lru_quiet *quiet);
 
 int migrate_to_node_bulk(struct list_head *folios, int node);
+bool migrate_stock_is(new_folio_t get_new_folio);
 int do_pages_move(struct mm_struct *mm, nodemask_t task_nodes,
 		  unsigned long nr_pages, const void __user * __user *pages,
 		  const int __user *nodes, int __user *status, int flags);
@@ -173,6 +174,11 @@ static inline int migrate_to_node_bulk(struct list_head *folios, int node)
 	return migrate_pages(folios, alloc_migration_target, NULL,
 			     (unsigned long)&mtc, MIGRATE_SYNC, MR_SYSCALL,
 			     NULL);
+}
+
+static inline bool migrate_stock_is(new_folio_t get_new_folio)
+{
+	return false;
 }
 
 struct migrate_sources {

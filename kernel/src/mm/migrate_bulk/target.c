@@ -15,7 +15,7 @@
 
 /* Small folios of one node that are allocated before they are asked for */
 struct stock {
-	struct migration_target_control mtc;
+	struct migration_target_control mtc;	/* first, see migrate_stock_is() */
 	struct list_head pages;
 	unsigned long expected;	/* how many will yet be asked for, at most */
 };
@@ -23,9 +23,12 @@ struct stock {
 static void stock_refill(struct stock *stock)
 {
 	unsigned long nr = min(stock->expected, STOCK_PAGES);
+	gfp_t gfp = stock->mtc.gfp_mask;
 
+	if (stock->mtc.nowait)
+		gfp = (gfp & ~__GFP_DIRECT_RECLAIM) | __GFP_NOWARN;
 	if (nr > 1)
-		nr = __alloc_pages_bulk(stock->mtc.gfp_mask, stock->mtc.nid,
+		nr = __alloc_pages_bulk(gfp, stock->mtc.nid,
 					stock->mtc.nmask, nr, &stock->pages,
 					NULL);
 	stock->expected -= nr;
@@ -46,6 +49,18 @@ static struct folio *stock_take(struct folio *src, unsigned long private)
 	page = list_last_entry(&stock->pages, struct page, lru);
 	list_del(&page->lru);
 	return page_folio(page);
+}
+
+/**
+ * migrate_stock_is() - see migration_target_of()
+ * @get_new_folio: as in migrate_pages()
+ *
+ * Return: true if it takes from a stock, which begins with a struct
+ * migration_target_control.
+ */
+bool migrate_stock_is(new_folio_t get_new_folio)
+{
+	return get_new_folio == stock_take;
 }
 
 static unsigned long count_small(struct list_head *folios)

@@ -9,6 +9,7 @@
 #include <linux/completion.h>
 #include <linux/jump_label.h>
 #include <linux/kobject.h>
+#include <linux/migrate.h>
 #include <linux/migrate_mode.h>
 #include <linux/migrate_offload.h>
 #include <linux/spinlock.h>
@@ -130,6 +131,10 @@ struct migrate_offload_state {
 	spinlock_t lock;	/* of free */
 	struct list_head free;
 };
+
+/* pipeline.c */
+struct migration_target_control *
+migrate_offload_target_of(new_folio_t get_new_folio, unsigned long private);
 
 /* registry.c */
 extern struct migrate_offload_state __rcu *migrate_offload_state;

@@ -25,6 +25,7 @@
 #include <linux/uaccess.h>
 #include <linux/workqueue.h>
 
+#include "../internal.h"
 #include "eligible.h"
 #include "hooks.h"
 #include "internal.h"
@@ -73,6 +74,7 @@ struct engine {
 	pgoff_t early[NR_FOLIOS];	/* need not wait for the slow work */
 	unsigned int nr_early;
 	unsigned int nr_early_moved;	/* when the slow work began */
+	unsigned int nr_early_inflight;	/* the same */
 };
 
 struct fixture {
@@ -82,7 +84,9 @@ struct fixture {
 	struct migrate_offload_settings saved;
 	struct list_head list;
 	unsigned int nr_new;
-	unsigned int nr_locked;		/* sources, when memory was asked for */
+	unsigned int nr_locked;		/* sources, when memory was waited for */
+	struct migration_target_control target;
+	bool all_waits;			/* there is no memory without a wait */
 	struct folio *no_memory;	/* src that gets no memory at first */
 	struct completion migrated;
 	bool registered;
@@ -143,6 +147,8 @@ static void engine_work(struct work_struct *work)
 		nr += has_moved(fx, e->early[i]);
 	if (!e->nr_early_moved)
 		e->nr_early_moved = nr;
+	if (!e->nr_early_inflight)
+		e->nr_early_inflight = atomic_read(&e->nr_inflight);
 	engine_drain(e);
 }
 
@@ -351,8 +357,10 @@ static struct folio *new_folio(struct folio *src, unsigned long private)
 
 	/* Those that Linux asks for later are not ours */
 	for (i = 0; fx->nr_new < NR_FOLIOS && i < NR_FOLIOS; i++)
-		fx->nr_locked += !has_moved(fx, i) &&
+		fx->nr_locked += !fx->target.nowait && !has_moved(fx, i) &&
 				 folio_test_locked(fx->before[i]);
+	if (fx->target.nowait && fx->all_waits)
+		return NULL;
 	if (src == fx->no_memory) {
 		fx->no_memory = NULL;
 		return NULL;
@@ -364,6 +372,14 @@ static struct folio *new_folio(struct folio *src, unsigned long private)
 		fx->engine.src0 = NULL;
 	}
 	return folio_alloc(GFP_HIGHUSER_MOVABLE, folio_order(src));
+}
+
+static struct migration_target_control *
+target_of(new_folio_t get_new_folio, unsigned long private)
+{
+	struct fixture *fx = (struct fixture *)private;
+
+	return get_new_folio == new_folio ? &fx->target : NULL;
 }
 
 static unsigned int run_migration(struct fixture *fx, enum migrate_reason reason)
@@ -550,6 +566,33 @@ static void nothing_is_unmapped_while_memory_is_allocated(struct kunit *test)
 	prepare(test, FAULT_SLOW);
 	expect_all_moved(test);
 	KUNIT_EXPECT_EQ(test, fx->engine.nr_submitted, NR_FOLIOS);
+	KUNIT_EXPECT_EQ(test, fx->nr_locked, 0);
+}
+
+static void memory_without_a_wait_keeps_the_engine_busy(struct kunit *test)
+{
+	struct fixture *fx = test->priv;
+
+	kunit_activate_static_stub(test, migrate_offload_target_of, target_of);
+	prepare(test, FAULT_SLOW);
+	expect_all_moved(test);
+	KUNIT_EXPECT_EQ(test, fx->engine.nr_submitted, NR_FOLIOS);
+	KUNIT_EXPECT_EQ(test, fx->engine.nr_early_inflight,
+			small().window_pages);
+	KUNIT_EXPECT_EQ(test, fx->nr_locked, 0);
+}
+
+static void memory_is_waited_for_with_nothing_unmapped(struct kunit *test)
+{
+	struct fixture *fx = test->priv;
+
+	kunit_activate_static_stub(test, migrate_offload_target_of, target_of);
+	prepare(test, FAULT_SLOW);
+	fx->all_waits = true;
+	expect_all_moved(test);
+	KUNIT_EXPECT_EQ(test, fx->engine.nr_submitted, NR_FOLIOS);
+	KUNIT_EXPECT_EQ(test, fx->engine.nr_early_inflight,
+			small().chunk_pages);
 	KUNIT_EXPECT_EQ(test, fx->nr_locked, 0);
 }
 
@@ -1234,6 +1277,8 @@ static struct kunit_case migrate_offload_cases[] = {
 	KUNIT_CASE(refused_folios_do_not_wait_for_the_engine),
 	KUNIT_CASE(folios_do_not_wait_for_others_of_their_chunk),
 	KUNIT_CASE(nothing_is_unmapped_while_memory_is_allocated),
+	KUNIT_CASE(memory_without_a_wait_keeps_the_engine_busy),
+	KUNIT_CASE(memory_is_waited_for_with_nothing_unmapped),
 	KUNIT_CASE(folio_without_memory_is_alone),
 	KUNIT_CASE(part_without_room_is_copied_by_cpu),
 	KUNIT_CASE(poisoned_source_fails_alone),

@@ -19,15 +19,17 @@
  * then remapped before n + 2 is unmapped.
  *
  * Nothing here waits for memory or for locks while folios are unmapped. The
- * caller's get_new_folio() may reclaim and compact: so destinations are stocked
- * when the window is empty, for more folios each time. The locks of the reverse
- * mapping are tried. Only for a copy that an engine has begun, and to map a
+ * caller's get_new_folio() may reclaim and compact. If it can be asked not to,
+ * the next chunk's destinations are got while the engine works; what it then
+ * has not, and all from whoever cannot be asked, is got when the window is
+ * empty. The locks of the reverse mapping are tried. Only for a copy that an engine has begun, and to map a
  * folio again, is there a wait; the former has a deadline.
  *
  * Only trouble-free folios are moved here. If the engine fails the CPU copies;
  * whatever else goes wrong, the folio is put back on the caller's list as it
  * was, and mm/migrate.c treats it as if this file did not exist.
  */
+#include <kunit/static_stub.h>
 #include <linux/jiffies.h>
 #include <linux/migrate.h>
 #include <linux/mm.h>
@@ -48,7 +50,7 @@
 #define RESCHED_PAGES	32UL
 /* The longest wait for another worker's part without sleeping */
 #define SPIN_NS		(100 * NSEC_PER_USEC)
-/* A stock of destinations grows so fast, up to so much */
+/* A stock that needs the window empty grows so fast, up to so much */
 #define STOCK_GROWTH	4
 #define STOCK_MAX_PAGES	(SZ_32M >> PAGE_SHIFT)
 /* So many folios of a stock find no memory: then the next won't either */
@@ -70,7 +72,9 @@
  * @next_src: the first of the latter
  * @dsts: the destinations of both, in the same order
  * @next_dst: that of @next_src; at the end of @dsts if none is stocked
+ * @target: can be asked not to wait for memory; NULL if nobody knows how
  * @stock_pages: how many pages of them were wanted the last time
+ * @starved: nothing is there for the next folio without a wait
  * @no_memory: for the next folios neither
  * @to_linux: folios that migrate_pages() itself shall deal with
  * @poisoned: folios that cannot be moved
@@ -92,7 +96,9 @@ struct migrate_pipeline {
 	struct folio *next_src;
 	struct list_head dsts;
 	struct folio *next_dst;
+	struct migration_target_control *target;
 	unsigned long stock_pages;
+	bool starved;
 	bool no_memory;
 	struct list_head to_linux;
 	struct list_head poisoned;
@@ -147,33 +153,53 @@ static bool pipeline_has_stock(struct migrate_pipeline *p)
 	return !list_entry_is_head(p->next_dst, &p->dsts, lru);
 }
 
+static bool pipeline_is_empty(struct migrate_pipeline *p)
+{
+	return p->head == p->tail;
+}
+
 /*
- * The window has to be empty for this, which costs an engine that works on its
- * own some time: so the stock grows. The first one is small, for the sake of
- * the first folio.
+ * To empty the window costs an engine that works on its own some time: so the
+ * stock grows. The first one is small, for the sake of the first folio.
  */
 static unsigned long pipeline_stock_limit(struct migrate_pipeline *p)
 {
 	unsigned long most = max(STOCK_MAX_PAGES, p->state->window_pages);
 
-	if (p->engine_idle || !p->stock_pages)
+	if (p->engine_idle || p->target || !p->stock_pages)
 		return p->state->chunk_pages;
 	return min(p->stock_pages * STOCK_GROWTH, most);
 }
 
+/* With folios unmapped this does not wait, and may return NULL for that */
+static struct folio *pipeline_get_dst(struct migrate_pipeline *p,
+				      struct folio *src)
+{
+	struct folio *dst;
+
+	if (pipeline_is_empty(p))
+		return p->call.get_new_folio(src, p->call.private);
+	p->target->nowait = true;
+	dst = p->call.get_new_folio(src, p->call.private);
+	p->target->nowait = false;
+	p->starved = !dst;
+	return dst;
+}
+
 /*
- * Get destinations for the next folios. Nothing is unmapped, and all folios on
- * @from are still to do. Return: false if there is nothing more to do.
+ * Get destinations for the next folios; none is left from before. Return: false
+ * if there is nothing more to do, or not as long as folios are unmapped.
  */
 static bool pipeline_stock(struct migrate_pipeline *p)
 {
-	struct folio *src, *next, *dst;
+	struct folio *src = p->next_src, *next, *dst;
 	unsigned long pages = 0, pause;
 	unsigned int nr_nomem = 0;
 
+	p->starved = false;
 	p->stock_pages = pipeline_stock_limit(p);
 	pause = min(p->stock_pages, RESCHED_PAGES);
-	list_for_each_entry_safe(src, next, p->from, lru) {
+	list_for_each_entry_safe_from(src, next, p->from, lru) {
 		if (pages >= pause) {
 			if (pages >= p->stock_pages)
 				break;
@@ -182,10 +208,16 @@ static bool pipeline_stock(struct migrate_pipeline *p)
 		}
 		dst = NULL;
 		if (migrate_offload_may_unmap(src)) {
-			dst = p->call.get_new_folio(src, p->call.private);
+			dst = pipeline_get_dst(p, src);
+			if (p->starved)
+				break;
 			nr_nomem += !dst;
 		}
 		if (likely(dst)) {
+			if (!pages) {
+				p->next_src = src;
+				p->next_dst = dst;
+			}
 			list_add_tail(&dst->lru, &p->dsts);
 			pages += folio_nr_pages(src);
 			continue;
@@ -198,8 +230,9 @@ static bool pipeline_stock(struct migrate_pipeline *p)
 	}
 	/* More than was wanted, if the folios are large: so does the next grow */
 	p->stock_pages = pages;
-	p->next_src = list_first_entry(p->from, struct folio, lru);
-	p->next_dst = list_first_entry(&p->dsts, struct folio, lru);
+	if (!pages)
+		p->next_src = p->starved ? src :
+			      list_entry(p->from, struct folio, lru);
 	return pages;
 }
 
@@ -598,21 +631,32 @@ static bool pipeline_can_unmap(struct migrate_pipeline *p)
 	return pipeline_has_room(p, folio_nr_pages(p->next_src));
 }
 
+/* With folios unmapped only from those who can be asked not to wait, once */
+static bool pipeline_can_stock(struct migrate_pipeline *p)
+{
+	if (p->stop || p->no_memory || pipeline_has_stock(p))
+		return false;
+	return pipeline_is_empty(p) || (p->target && !p->starved);
+}
+
 static void pipeline_flow(struct migrate_pipeline *p)
 {
+	p->next_src = list_first_entry(p->from, struct folio, lru);
 	p->next_dst = list_first_entry(&p->dsts, struct folio, lru);
 	for (;;) {
 		/* Ask once: the answer may change at any time */
 		if (pipeline_can_unmap(p)) {
 			if (pipeline_unmap_chunk(p))
 				pipeline_submit_chunk(p);
-		} else if (p->head != p->tail) {
+		} else if (pipeline_can_stock(p) && pipeline_stock(p)) {
+			continue;
+		} else if (!pipeline_is_empty(p)) {
 			pipeline_remap_chunk(p);
-		} else if (p->stop || p->no_memory || !pipeline_stock(p)) {
+		} else {
 			break;
 		}
 		/* Make accessible what is ready, or will not be without us */
-		while (p->head != p->tail &&
+		while (!pipeline_is_empty(p) &&
 		       (p->engine_idle ||
 			completion_done(&pipeline_chunk(p, p->head)->done)))
 			pipeline_remap_chunk(p);
@@ -623,6 +667,15 @@ static void pipeline_flow(struct migrate_pipeline *p)
 }
 
 /* --- the call --- */
+
+/* As migration_target_of(), for tests */
+struct migration_target_control *
+migrate_offload_target_of(new_folio_t get_new_folio, unsigned long private)
+{
+	KUNIT_STATIC_STUB_REDIRECT(migrate_offload_target_of, get_new_folio,
+				   private);
+	return migration_target_of(get_new_folio, private);
+}
 
 /* Is the engine there, and the call large enough and allowed to use it? */
 static bool state_wants(const struct migrate_offload_state *state,
@@ -703,6 +756,7 @@ int __migrate_offload_pages(struct list_head *from, struct list_head *ret_folios
 		.dsts = LIST_HEAD_INIT(p.dsts),
 		.to_linux = LIST_HEAD_INIT(p.to_linux),
 		.poisoned = LIST_HEAD_INIT(p.poisoned),
+		.target = migrate_offload_target_of(get_new_folio, private),
 		.call = {
 			.get_new_folio = get_new_folio,
 			.put_new_folio = put_new_folio,
