@@ -136,7 +136,8 @@ static pte_t replace_run(struct mm_struct *mm, unsigned long addr, pte_t *ptep,
 	pte = first;
 	if (young)
 		pte = pte_mkyoung(pte);
-	if (dirty)
+	/* Not if it was: that would change the PTE of a shadow stack */
+	if (dirty && !pte_dirty(pte))
 		pte = pte_mkdirty(pte);
 	/* Where there is soft-dirty, pte_mkdirty() means to say: written now */
 	return pte_soft_dirty(first) ? pte : pte_clear_soft_dirty(pte);

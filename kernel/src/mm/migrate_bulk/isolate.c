@@ -124,8 +124,12 @@ void migrate_add_lru(struct folio_batch *folios)
 		enum lru_list lru;
 
 		lruvec = run_lock(&run, lruvec, folio);
-		/* The lock is held: whoever clears PG_mlocked sees PG_lru */
-		if (!folio_evictable(folio) || folio_test_unevictable(folio)) {
+		/*
+		 * The lock is held: whoever clears PG_mlocked sees PG_lru, and
+		 * whoever has enabled generations has yet to fill them.
+		 */
+		if (lru_gen_enabled() || !folio_evictable(folio) ||
+		    folio_test_unevictable(folio)) {
 			left |= BIT(i);
 			continue;
 		}

@@ -102,7 +102,9 @@ void migrate_sources_free(struct migrate_sources *sources);
 static inline void migrate_successor_add(struct migrate_sources *sources,
 					 struct folio *folio)
 {
-	if (!sources || lru_gen_enabled()) {
+	/* Nobody can drain this batch: it has only what a cache could have */
+	if (!sources || lru_gen_enabled() || lru_cache_disabled() ||
+	    !folio_may_be_lru_cached(folio)) {
 		folio_add_lru(folio);
 		return;
 	}

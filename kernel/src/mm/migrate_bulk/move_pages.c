@@ -106,9 +106,13 @@ static int queue_folio(struct call *call, struct folio *folio, int node)
 		return -EFAULT;
 	if (folio_is_zone_device(folio))
 		return -ENOENT;
-	/* Still there may mean: queued for another node */
+	/*
+	 * Still there may mean: queued for another node. Not after the first
+	 * attempt, which has moved all that was queued.
+	 */
 	if (folio_nid(folio) == node)
-		return call->nr_targets && !folio_test_lru(folio) ? STUCK : node;
+		return call->nr_targets && !call->attempts &&
+		       !folio_test_lru(folio) ? STUCK : node;
 	if (folio_likely_mapped_shared(folio) && !call->move_all)
 		return -EACCES;
 

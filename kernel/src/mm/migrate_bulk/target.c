@@ -26,7 +26,8 @@ static void stock_refill(struct stock *stock)
 	gfp_t gfp = stock->mtc.gfp_mask;
 
 	if (stock->mtc.nowait)
-		gfp = (gfp & ~__GFP_DIRECT_RECLAIM) | __GFP_NOWARN;
+		gfp = (gfp & ~__GFP_DIRECT_RECLAIM) | __GFP_NOWARN |
+		      __GFP_NOMEMALLOC;
 	if (nr > 1)
 		nr = __alloc_pages_bulk(gfp, stock->mtc.nid,
 					stock->mtc.nmask, nr, &stock->pages,

@@ -81,6 +81,7 @@ struct migrate_chunk {
  * @node: in the free list of the state, or among those that are retired
  * @slots: of all chunks
  * @stats: if retired: of the migrator that still uses it
+ * @owner: if retired: the migrator's module, which must stay
  * @first: if retired: number of the oldest chunk in flight
  * @end: if retired: number of the chunk after the youngest
  * @nr_overdue: if retired: copies that had not ended
@@ -94,6 +95,7 @@ struct migrate_window {
 	struct list_head node;
 	struct migrate_slot *slots;
 	struct migrator_stats *stats;
+	struct module *owner;
 	unsigned int first;
 	unsigned int end;
 	unsigned int nr_overdue;

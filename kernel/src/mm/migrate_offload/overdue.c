@@ -13,6 +13,7 @@
 
 #include <linux/jiffies.h>
 #include <linux/mm.h>
+#include <linux/module.h>
 #include <linux/workqueue.h>
 
 #include "internal.h"
@@ -37,6 +38,9 @@ void migrate_offload_retire_window(struct migrate_offload_state *state,
 				   unsigned int nr_overdue)
 {
 	window->stats = state->m->stats;
+	/* What the engine has left to say is said by code of the migrator */
+	window->owner = state->m->owner;
+	__module_get(window->owner);
 	window->first = first;
 	window->end = end;
 	window->nr_overdue = nr_overdue;
@@ -89,6 +93,7 @@ static void window_reap(struct migrate_window *window)
 		pr_info("%s is in service again\n",
 			kobject_name(&window->stats->kobj));
 	kobject_put(&window->stats->kobj);
+	module_put(window->owner);
 	migrate_window_free(window);
 }
 

@@ -107,16 +107,25 @@ struct migrate_pipeline {
 	int nr_thp_succeeded;
 };
 
+/* Others wait for this call to end */
+static bool pipeline_superseded(struct migrate_pipeline *p)
+{
+	return rcu_access_pointer(migrate_offload_state) != p->state;
+}
+
 static struct migrate_chunk *pipeline_chunk(struct migrate_pipeline *p,
 					    unsigned int nr)
 {
 	return &p->window->chunks[nr % p->state->nr_chunks];
 }
 
-static bool pipeline_has_room(struct migrate_pipeline *p, unsigned long nr_pages)
+/* For one more folio, beside those of the chunk that is being filled? */
+static bool pipeline_has_room(struct migrate_pipeline *p,
+			      unsigned long chunk_pages, unsigned long nr_pages)
 {
-	return !p->unmapped_pages ||
-	       p->unmapped_pages + nr_pages <= p->state->window_pages;
+	unsigned long unmapped = p->unmapped_pages + chunk_pages;
+
+	return !unmapped || unmapped + nr_pages <= p->state->window_pages;
 }
 
 /* Checking for each small folio is as dear as a tenth of all that is done here */
@@ -201,7 +210,7 @@ static bool pipeline_stock(struct migrate_pipeline *p)
 	pause = min(p->stock_pages, RESCHED_PAGES);
 	list_for_each_entry_safe_from(src, next, p->from, lru) {
 		if (pages >= pause) {
-			if (pages >= p->stock_pages)
+			if (pages >= p->stock_pages || pipeline_superseded(p))
 				break;
 			cond_resched_tasks_rcu_qs();
 			pause = min(pages + RESCHED_PAGES, p->stock_pages);
@@ -243,6 +252,7 @@ static bool pipeline_unmap_folio(struct migrate_pipeline *p,
 				 struct migrate_slot *slot, long nr_pages)
 {
 	struct folio *src = p->next_src, *dst = p->next_dst;
+	bool thp = folio_test_pmd_mappable(src);
 	int rc;
 
 	p->next_src = list_next_entry(src, lru);
@@ -261,10 +271,13 @@ static bool pipeline_unmap_folio(struct migrate_pipeline *p,
 		return true;
 	}
 	pipeline_put_dst(p, dst);
-	if (rc == MIGRATEPAGE_SUCCESS)
-		p->nr_succeeded += nr_pages; /* Its last user had gone; it is freed */
-	else
+	if (rc == MIGRATEPAGE_SUCCESS) {
+		/* Its last user had gone; it is freed */
+		p->nr_succeeded += nr_pages;
+		p->nr_thp_succeeded += thp;
+	} else {
 		list_move_tail(&src->lru, &p->to_linux);
+	}
 	return false;
 }
 
@@ -278,7 +291,7 @@ static bool pipeline_unmap_chunk(struct migrate_pipeline *p)
 
 	while (pipeline_has_stock(p) && pages < p->state->chunk_pages) {
 		nr_pages = folio_nr_pages(p->next_src);
-		if (!pipeline_has_room(p, pages + nr_pages))
+		if (!pipeline_has_room(p, pages, nr_pages))
 			break;
 		if (pipeline_unmap_folio(p, slot, nr_pages)) {
 			pages += nr_pages;
@@ -378,7 +391,7 @@ static __always_inline void __pipeline_move_folio(struct migrate_pipeline *p,
 {
 	struct folio *src = slot->copy.src;
 	long nr_pages = folio_nr_pages(src);
-	bool thp = folio_test_large(src) && folio_test_pmd_mappable(src);
+	bool thp = folio_test_pmd_mappable(src);
 	int error = slot->submitted ? READ_ONCE(slot->copy.error) : -EBUSY;
 	int rc;
 
@@ -614,21 +627,17 @@ static void pipeline_submit_chunk(struct migrate_pipeline *p)
 
 /* --- the flow --- */
 
-static bool pipeline_superseded(struct migrate_pipeline *p)
-{
-	return rcu_access_pointer(migrate_offload_state) != p->state;
-}
-
 static bool pipeline_can_unmap(struct migrate_pipeline *p)
 {
 	/* Who unregisters the migrator waits for this window only */
-	p->stop |= pipeline_superseded(p);
+	p->stop |= pipeline_superseded(p) ||
+		   atomic_long_read(&p->state->m->stats->overdue);
 	if (p->stop || !pipeline_has_stock(p))
 		return false;
 	/* What the engine has no room for would be inaccessible for nothing */
 	if (p->engine_full || p->tail - p->head == p->state->nr_chunks)
 		return false;
-	return pipeline_has_room(p, folio_nr_pages(p->next_src));
+	return pipeline_has_room(p, 0, folio_nr_pages(p->next_src));
 }
 
 /* With folios unmapped only from those who can be asked not to wait, once */

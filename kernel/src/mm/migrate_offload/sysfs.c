@@ -25,7 +25,7 @@ static ssize_t active_show(struct kobject *kobj, struct kobj_attribute *attr,
 static ssize_t active_store(struct kobject *kobj, struct kobj_attribute *attr,
 			    const char *buf, size_t count)
 {
-	char name[MIGRATE_OFFLOAD_NAME_MAX];
+	char name[MIGRATE_OFFLOAD_NAME_MAX + 1]; /* and a newline */
 	int error;
 
 	if (strscpy(name, buf, sizeof(name)) < 0)

@@ -4,16 +4,13 @@
  *
  * submit -> busy -> done: unmapped, reported to the core, free again
  *                -> lost: reported as -ETIMEDOUT, yet its channel may go on
- *                   writing: the DMA mapping, a reference to the destination
- *                   folio and one to the module stay, until the channel ends
+ *                   reading and writing: the DMA mapping, references to both
+ *                   folios and one to the module stay, until the channel ends
  *                   the part after all, or for ever
  *
  * Parts of a folio that follow each other on channels of one device share a
  * mapping, which the first of them owns. Nothing else is shared: no two devices
  * have the same bytes mapped.
- *
- * A lost part may also go on reading. Its source is not kept: what is read from
- * it then goes to a page that nobody uses.
  *
  * The maximum segment size of a device is about entries of scatterlists, of
  * which there are none here; drivers set it to 64 KiB by default, take larger
@@ -98,6 +95,8 @@ static bool dcbm_probe_is_good(struct dcbm_part *part)
 {
 	void *found = folio_address(part->dst);
 
+	dma_sync_single_for_cpu(part->chan->dev, part->owner->dst_dma,
+				PAGE_SIZE, DMA_FROM_DEVICE);
 	return !part->error && !memchr_inv(found, DCBM_PROBE_BYTE, PAGE_SIZE);
 }
 
@@ -109,20 +108,18 @@ static void dcbm_end_late(struct work_struct *work)
 
 	llist_for_each_entry_safe(part, next, llist_del_all(&dcbm_late_parts),
 				  late) {
-		struct folio *dst = part->dst, *probe = part->probe;
+		struct folio *src = part->src, *dst = part->dst;
 		struct dcbm_chan *c = part->chan;
-		bool good = probe && dcbm_probe_is_good(part);
 
-		if (!probe)
+		if (part->probe)
+			dcbm_probed(c, dcbm_probe_is_good(part));
+		else
 			dev_warn_ratelimited(c->dev,
 					     "dcbm: %s ended a lost copy of %zu bytes\n",
 					     c->name, part->len);
-		if (probe)
-			dcbm_probed(c, good);
 		dcbm_free(part);
+		folio_put(src);
 		folio_put(dst);
-		if (probe)
-			folio_put(probe);
 		nr++;
 	}
 	dcbm_reap();
@@ -372,8 +369,7 @@ int dcbm_submit(struct migrator *m, struct migrate_copy *copy)
 
 /*
  * The oldest part goes from busy to lost; its copy is returned. Until that
- * copy is done, the destination folio belongs to it and a reference can be
- * taken.
+ * copy is done, the folios belong to it and references can be taken.
  */
 static struct migrate_copy *dcbm_lose(struct dcbm_chan *c)
 {
@@ -385,8 +381,10 @@ static struct migrate_copy *dcbm_lose(struct dcbm_chan *c)
 	if (part) {
 		copy = part->copy;
 		part->copy = NULL;
+		part->src = copy->src;
 		part->dst = copy->dst;
-		part->probe = NULL;
+		part->probe = false;
+		folio_get(part->src);
 		folio_get(part->dst);
 		__module_get(THIS_MODULE);
 		list_move_tail(&part->node, &c->lost);
@@ -473,15 +471,16 @@ void dcbm_probe(struct dcbm_chan *c)
 	if (!part)
 		return;
 	part->owner = NULL;
-	part->probe = folio_alloc(GFP_NOWAIT | __GFP_NOWARN, 0);
+	part->probe = true;
+	part->src = folio_alloc(GFP_NOWAIT | __GFP_NOWARN, 0);
 	part->dst = folio_alloc(GFP_NOWAIT | __GFP_NOWARN | __GFP_ZERO, 0);
-	if (!part->probe || !part->dst)
+	if (!part->src || !part->dst)
 		goto free;
-	memset(folio_address(part->probe), DCBM_PROBE_BYTE, PAGE_SIZE);
+	memset(folio_address(part->src), DCBM_PROBE_BYTE, PAGE_SIZE);
 	part->start = 0;
 	part->len = PAGE_SIZE;
 	list_add(&part->node, &parts);
-	if (dcbm_map(part, &parts, part->probe, part->dst))
+	if (dcbm_map(part, &parts, part->src, part->dst))
 		goto free;
 	list_del(&part->node);
 	__module_get(THIS_MODULE);
@@ -493,8 +492,8 @@ void dcbm_probe(struct dcbm_chan *c)
 free:
 	if (part->dst)
 		folio_put(part->dst);
-	if (part->probe)
-		folio_put(part->probe);
+	if (part->src)
+		folio_put(part->src);
 	if (part->owner)
 		dcbm_free(part);
 	else

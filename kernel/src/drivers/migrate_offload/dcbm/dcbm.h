@@ -35,8 +35,9 @@ struct dcbm_chan;
  * @late: in the list of lost parts that have ended
  * @chan: whose it is
  * @copy: what it is a part of; NULL once the part is done or lost
- * @dst: the folio that a lost part may still write to, with a reference held
- * @probe: of a probe: its source, with a reference held
+ * @src: the folio that a lost part may still read, with a reference held
+ * @dst: the one that it may still write to, with a reference held
+ * @probe: it is a lost part that nobody ever waited for
  * @start: where in the folio it begins
  * @len: how many bytes
  * @error: how a lost part has ended
@@ -52,8 +53,9 @@ struct dcbm_part {
 	struct llist_node late;
 	struct dcbm_chan *chan;
 	struct migrate_copy *copy;
+	struct folio *src;
 	struct folio *dst;
-	struct folio *probe;
+	bool probe;
 	size_t start;
 	size_t len;
 	int error;

@@ -239,10 +239,11 @@ static void __exit dcbm_exit(void)
 {
 	debugfs_remove_recursive(dcbm_debugfs);
 	migrate_offload_unregister(&dcbm_migrator);
-	/* No part is lost, or the module would be in use */
+	/* It could probe a channel; nothing arms it again */
+	cancel_delayed_work_sync(&dcbm_watchdog);
+	/* No part is lost or overdue, or the module would be in use */
 	dcbm_wait_idle();
 	dcbm_flush_late();
-	cancel_delayed_work_sync(&dcbm_watchdog);
 	dcbm_reap();
 	dcbm_unwatch_buses(ARRAY_SIZE(dcbm_buses));
 	destroy_workqueue(dcbm_wq);

@@ -29,7 +29,6 @@ struct dcbm_provider {
 };
 
 static const struct dcbm_provider dcbm_providers[] = {
-	{ "ioatdma", true, "halts at an error, reports it, aborts what is behind it" },
 	{ "plx_dma", true, "success, length and error are written back per descriptor" },
 	{ "ptdma", true, "reports each descriptor since it was mended with this driver" },
 	{ "softdma", true, "reports every fault; for tests" },
@@ -39,6 +38,7 @@ static const struct dcbm_provider dcbm_providers[] = {
 	{ "fsl-qdma", false, "waits up to 100 ms for a descriptor in prep" },
 	{ "hidma", false, "may sleep in submit, to resume its device" },
 	{ "hisi_dma", false, "never ends a copy that failed" },
+	{ "ioatdma", false, "its watchdog drops the descriptor that it was stuck at without a word" },
 	{ "idxd", false, "sleeps in prep; a queue that is unbound takes its channel along" },
 	{ "mv_xor", false, "reports no result" },
 	{ "mv_xor_v2", false, "reports no result" },

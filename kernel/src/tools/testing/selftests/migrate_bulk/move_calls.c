@@ -696,4 +696,88 @@ TEST_F_TIMEOUT(calls, memory_that_goes_away_meanwhile, 120)
 	EXPECT_EQ(isolated, counter("nr_isolated_anon "));
 }
 
+static bool write_long(const char *path, long value)
+{
+	char text[32];
+	int len = snprintf(text, sizeof(text), "%ld", value);
+	int fd = open(path, O_WRONLY);
+	bool written = fd >= 0 && write(fd, text, len) == len;
+
+	if (fd >= 0)
+		close(fd);
+	return written;
+}
+
+static bool huge_pages_reserve(const int nodes[2], long nr)
+{
+	char path[96];
+
+	for (int i = 0; i < 2; i++) {
+		snprintf(path, sizeof(path),
+			 "/sys/devices/system/node/node%d/hugepages/hugepages-2048kB/nr_hugepages",
+			 nodes[i]);
+		if (!write_long(path, nr) || read_long(path, NULL) != nr)
+			return false;
+	}
+	return true;
+}
+
+struct rival {
+	const int *nodes;
+	char *huge;
+	pthread_barrier_t *start;
+	int cpu;
+};
+
+#define RIVAL_ROUNDS	300
+
+static void *send_huge(void *arg)
+{
+	struct rival *r = arg;
+	void *page = r->huge;
+	int status;
+
+	run_on(r->cpu);
+	for (int i = 0; i < RIVAL_ROUNDS; i++) {
+		pthread_barrier_wait(r->start);
+		syscall(SYS_move_pages, 0, 1UL, &page, &r->nodes[!(i % 2)],
+			&status, MPOL_MF_MOVE);
+	}
+	return NULL;
+}
+
+/* One has it isolated while the other comes; then it is where both want it */
+TEST_F_TIMEOUT(calls, a_hugetlb_page_that_two_move, 120)
+{
+	struct calls *c = &self->c;
+	pthread_barrier_t start;
+	struct rival rival = { .nodes = c->nodes, .start = &start, .cpu = 1 };
+	pthread_t thread;
+
+	if (!huge_pages_reserve(c->nodes, 2))
+		SKIP(return, "no huge pages");
+	bind_new_memory(c->nodes[0]);
+	rival.huge = mmap(NULL, PMD, PROT_READ | PROT_WRITE,
+			  MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB, -1, 0);
+	ASSERT_NE(MAP_FAILED, (void *)rival.huge);
+	touch(rival.huge, 0, PMD / PAGE, c->nodes[0]);
+	/* The first of many: it is isolated for as long as these are looked up */
+	c->pages[0] = rival.huge;
+
+	run_on(0);
+	pthread_barrier_init(&start, NULL, 2);
+	ASSERT_EQ(0, pthread_create(&thread, NULL, send_huge, &rival));
+	for (int i = 0; i < RIVAL_ROUNDS; i++) {
+		for (long at = 0; at < c->nr; at++)
+			c->to[at] = c->nodes[!(i % 2)];
+		pthread_barrier_wait(&start);
+		ASSERT_LE(0, move_some(c, c->nr, MPOL_MF_MOVE));
+	}
+	pthread_join(thread, NULL);
+	EXPECT_EQ(0, wrong_pages(rival.huge, 0, PMD / PAGE));
+	EXPECT_EQ(0, wrong_pages(c->base, 1, c->nr - 1));
+	munmap(rival.huge, PMD);
+	EXPECT_TRUE(huge_pages_reserve(c->nodes, 0));
+}
+
 TEST_HARNESS_MAIN

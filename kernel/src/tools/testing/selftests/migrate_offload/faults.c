@@ -246,9 +246,10 @@ TEST_F_TIMEOUT(lasting, stall_that_ends_in_time_costs_nothing, 60)
 }
 
 /*
- * Copies that are lost leave their folios where they were; Linux then moves
- * them. If their destinations were free, it would take those, and the bytes
- * that the engine writes at last would be in the region or in the bait.
+ * Copies that are lost leave their folios where they were, and there they stay
+ * until the engine lets go: it may still read them. If their destinations were
+ * free, Linux would take those, and the bytes that the engine writes at last
+ * would be in the region or in the bait.
  */
 TEST_F_TIMEOUT(lasting, stuck_engine_writes_to_no_page_that_is_in_use, 60)
 {
@@ -256,9 +257,12 @@ TEST_F_TIMEOUT(lasting, stuck_engine_writes_to_no_page_that_is_in_use, 60)
 	struct region bait;
 
 	inject("stall", 2);
-	move(_metadata, self, 1);
+	pages_move(self->region.addr, SIZE, self->nodes[1], OWN);
+	EXPECT_EQ(0, region_wrong_words(&self->region));
 	grew = offload_stats(&before);
 	EXPECT_LE((long)variant->folio, grew.quarantined_bytes);
+	EXPECT_EQ(grew.quarantined_bytes / PAGE,
+		  (long)region_pages_off(&self->region, self->nodes[1]));
 	EXPECT_LT(0, channels().stuck);
 	EXPECT_LT(0, channels().in_flight);
 
@@ -276,6 +280,7 @@ TEST_F_TIMEOUT(lasting, stuck_engine_writes_to_no_page_that_is_in_use, 60)
 	EXPECT_EQ(0, module_unload("softdma", 0));
 	EXPECT_EQ(0, region_wrong_words(&self->region));
 	EXPECT_EQ(0, region_wrong_words(&bait));
+	move(_metadata, self, 1);
 }
 
 /* --- the core's deadline --- */
@@ -323,6 +328,10 @@ TEST_F_TIMEOUT(lasting, stuck_engine_is_not_waited_for, 100)
 	EXPECT_LE((long)variant->folio, grew.quarantined_bytes);
 	EXPECT_TRUE(in_service_after(false, 0));
 	EXPECT_LT(0, file_read_long(OFFLOAD_DIR "/migrators/dcbm/overdue"));
+	/* Its code has yet to hear of them: it must stay */
+	offload_set("active", "none");
+	EXPECT_EQ(-EWOULDBLOCK, module_unload("dcbm", 0));
+	offload_set("active", "dcbm");
 	/* Those that are not with the engine move without it */
 	before = offload_stats(NULL);
 	pages_move(self->region.addr, SIZE, self->nodes[1], OWN);
