@@ -27,6 +27,7 @@ CASES = (
     "each_copy_of_a_group_has_its_own_result",
     "failed_copy_is_not_taken_again",
     "terminated_group_is_waited_for",
+    "paused_channel_can_be_terminated",
     "interrupt_descriptor_works_if_offered",
     "terminated_copy_is_waited_for",
     "terminated_copy_may_lose_its_interrupt",

@@ -298,6 +298,25 @@ static void terminated_group_is_waited_for(struct kunit *test)
 	KUNIT_EXPECT_TRUE(test, pt_test_target_is(t, PT_TEST_SOURCE));
 }
 
+/* Whoever has the channel next finds it running */
+static void paused_channel_can_be_terminated(struct kunit *test)
+{
+	struct pt_test *t = pt_test_take(test, good);
+
+	KUNIT_ASSERT_EQ(test, 0, dmaengine_pause(t->chan));
+	pt_test_submit(test, t);
+	pt_test_submit(test, t);
+	dma_async_issue_pending(t->chan);
+	msleep(20);
+	KUNIT_EXPECT_TRUE(test, pt_test_target_is(t, PT_TEST_TARGET));
+	KUNIT_ASSERT_EQ(test, 0, dmaengine_terminate_sync(t->chan));
+	KUNIT_EXPECT_EQ(test, 0, atomic_read(&t->callbacks));
+
+	pt_test_copy(test, t);
+	KUNIT_EXPECT_EQ(test, DMA_TRANS_NOERROR, t->result);
+	KUNIT_EXPECT_TRUE(test, pt_test_target_is(t, PT_TEST_SOURCE));
+}
+
 static void interrupt_descriptor_works_if_offered(struct kunit *test)
 {
 	struct pt_test *t = pt_test_take(test, good);
@@ -387,6 +406,7 @@ static struct kunit_case pt_test_cases[] = {
 	KUNIT_CASE(each_copy_of_a_group_has_its_own_result),
 	KUNIT_CASE(failed_copy_is_not_taken_again),
 	KUNIT_CASE(terminated_group_is_waited_for),
+	KUNIT_CASE(paused_channel_can_be_terminated),
 	KUNIT_CASE(interrupt_descriptor_works_if_offered),
 	KUNIT_CASE_SLOW(terminated_copy_is_waited_for),
 	KUNIT_CASE_SLOW(terminated_copy_may_lose_its_interrupt),

@@ -355,6 +355,40 @@ TEST_F_TIMEOUT(lasting, stuck_engine_is_not_waited_for, 100)
 	EXPECT_EQ(0, region_wrong_words(&self->region));
 }
 
+/* First the core gives up, then dcbm: the engine has let go of nothing yet */
+TEST_F_TIMEOUT(lasting, stuck_engine_is_given_up_by_both, 60)
+{
+	long stuck;
+
+	offload_unload();
+	ASSERT_EQ(NULL, offload_use_dcbm("channels=4 ring=64",
+					 "timeout_ms=1000"));
+	offload_set("deadline_ms", "100");
+	inject("stall", 2);
+	pages_move(self->region.addr, SIZE, self->nodes[1], OWN);
+	EXPECT_LT(0, file_read_long(OFFLOAD_DIR "/migrators/dcbm/overdue"));
+	for (int ms = 0; !channels().stuck && ms < 20000; ms += 10)
+		usleep(10000);
+	EXPECT_LT(0, channels().stuck);
+	/* The core sees once a second what has ended */
+	for (int ms = 0; ms < 20000; ms += 10) {
+		if (!file_read_long(OFFLOAD_DIR "/migrators/dcbm/overdue"))
+			break;
+		usleep(10000);
+	}
+	inject("stall", 0);
+	offload_set("active", "none");
+	pages_move(self->region.addr, SIZE, self->nodes[1], OWN);
+	stuck = region_pages_off(&self->region, self->nodes[1]);
+	EXPECT_LT(0, stuck);
+	EXPECT_EQ(0, region_wrong_words(&self->region));
+
+	softdma_set("stall_release", 1);
+	EXPECT_EQ(0, module_unload("dcbm", 10000));
+	EXPECT_EQ(0, region_wrong_words(&self->region));
+	move(_metadata, self, 1);
+}
+
 /* --- busy CPUs --- */
 
 static atomic_bool spin_stop;

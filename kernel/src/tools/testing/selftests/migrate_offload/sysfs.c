@@ -330,6 +330,11 @@ FIXTURE_VARIANT_ADD(window, of_64k) {
 	.folio = 64 * KIB, .window = 40, .chunk = 16, .max = 32,
 };
 
+/* Nor by the chunk that is being filled, with nothing else in flight */
+FIXTURE_VARIANT_ADD(window, of_one_chunk) {
+	.folio = 64 * KIB, .window = 40, .chunk = 40, .max = 32,
+};
+
 /* A folio that is larger than the window goes alone */
 FIXTURE_VARIANT_ADD(window, of_2m) {
 	.folio = PMD, .window = 64, .chunk = 16, .max = 512,
