@@ -32,10 +32,11 @@ EXPORT_SYMBOL_GPL(migrate_copy_split);
  * migrate_copy_done() - report the fate of one part of a copy
  * @copy: a copy that submit() has taken
  * @error: 0 if every byte of the part is in place, or
- *	-ETIMEDOUT: the engine is stuck and may still write to the destination.
- *	The migrator took a reference to @copy->dst for this part before it
- *	said so, and drops it only if the engine does finish: the core gives
- *	the destination up and it is not reused meanwhile;
+ *	-ETIMEDOUT: the engine is stuck and may still read and write. The
+ *	migrator took references to @copy->src and @copy->dst for this part
+ *	before it said so, and drops them only if the engine does finish: the
+ *	core gives the destination up, the source stays where it was, and
+ *	neither is reused meanwhile;
  *	-EHWPOISON: the source is poisoned, and the folio cannot be moved;
  *	-EBUSY: there was no room for the part after all. No fault of the engine;
  *	another -errno: the part is not copied, and the engine no longer
