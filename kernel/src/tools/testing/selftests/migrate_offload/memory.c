@@ -280,18 +280,25 @@ static void node_take(int node, long bytes)
 
 TEST_F_TIMEOUT(loss, none_on_a_node_that_is_full, 120)
 {
-	struct region r;
+	struct region r, rest;
+	long left;
 
 	ASSERT_EQ(NULL, region_create(&r, ANON, variant->folio, 4 * SIZE,
 				      self->nodes[0]));
 	/* What can be reclaimed is no want of memory, and takes its time */
 	file_write("/proc/sys/vm/drop_caches", "3");
 	node_take(self->nodes[1], node_free(self->nodes[1]) - (long)SIZE);
+	/* And what is free in pieces too small for a huge page */
+	left = node_free(self->nodes[1]) - (long)SIZE;
+	ASSERT_EQ(NULL, region_create(&rest, ANON, PAGE,
+				      left > (long)PAGE ? left & -PAGE : PAGE,
+				      self->nodes[1]));
 	/* It cannot all go there; where it stays it is whole */
 	region_move(&r, MOVE_PAGES, self->nodes[0], self->nodes[1]);
 	EXPECT_LT(0, region_pages_off(&r, self->nodes[1]));
 	EXPECT_EQ(0, region_wrong_words(&r));
 	EXPECT_EQ(0, isolated_pages());
+	region_destroy(&rest);
 	node_take(self->nodes[1], 0);
 	EXPECT_EQ(0, region_move(&r, MOVE_PAGES, self->nodes[0],
 				 self->nodes[1]));
