@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""KUnit on the debug kernel: KASAN, lockdep and DEBUG_VM watch while each suite runs."""
+"""KUnit, and what page tables say, on the debug kernel: KASAN, lockdep and DEBUG_VM watch."""
 
 from dataclasses import replace
 
@@ -9,6 +9,7 @@ from ferry import kbuild, ktap, machine, selftests
 
 pytestmark = pytest.mark.vm
 
+KSELFTEST = "run_state"
 SUITES = ["migrate_offload", "softdma", "dcbm", "mtcopy", "mtcopy_cpus"]
 
 
@@ -16,7 +17,9 @@ SUITES = ["migrate_offload", "softdma", "dcbm", "mtcopy", "mtcopy_cpus"]
 def results() -> dict[str, list[ktap.Case]]:
     """All suites in one boot, with a third CPU that stays offline."""
     where = replace(machine.get("smp", 3), kernel_args=("maxcpus=2",))
-    return selftests.run(kbuild.build("debug"), where, [], kunit=True)
+    kernel = kbuild.build("debug")
+    programs = [p for p in selftests.build(kernel) if p.name == KSELFTEST]
+    return selftests.run(kernel, where, programs, kunit=True)
 
 
 @pytest.mark.parametrize("suite", SUITES)
@@ -24,3 +27,9 @@ def test_suite_passes(results: dict[str, list[ktap.Case]], suite: str) -> None:
     """A suite that is missing fails as well."""
     assert not ktap.failed(results[suite])
     assert not ktap.skipped(results[suite])
+
+
+def test_runs_of_page_table_entries(results: dict[str, list[ktap.Case]]) -> None:
+    """Nothing is skipped: this kernel has soft-dirty."""
+    assert not ktap.failed(results[KSELFTEST])
+    assert not ktap.skipped(results[KSELFTEST])
