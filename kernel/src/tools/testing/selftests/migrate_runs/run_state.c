@@ -117,7 +117,8 @@ static int fork_half(char *addr, int *to_child, int *from_child)
 	return pid;
 }
 
-TEST_F(folios, exclusive_or_not)
+static void check_exclusive(struct __test_metadata *_metadata,
+			    FIXTURE_DATA(folios) *self, int prot)
 {
 	uint64_t frames[PAGES];
 	int to_child, from_child, pid;
@@ -125,8 +126,10 @@ TEST_F(folios, exclusive_or_not)
 
 	pid = fork_half(self->addr, &to_child, &from_child);
 	ASSERT_GT(pid, 0);
+	ASSERT_EQ(0, mprotect(self->addr, SIZE, prot));
 	EXPECT_MOVES(1);
 	EXPECT_CONTENTS();
+	ASSERT_EQ(0, mprotect(self->addr, SIZE, PROT_READ | PROT_WRITE));
 	for (size_t i = 0; i < PAGES; i++) {
 		frames[i] = pagemap(self->addr + i * PAGE) & PM_FRAME;
 		EXPECT_EQ(i % NR < NR / 2 ? 1 : 2, kpagecount(self->addr + i * PAGE));
@@ -141,6 +144,17 @@ TEST_F(folios, exclusive_or_not)
 	ASSERT_EQ(1, read(from_child, &c, 1));
 	EXPECT_EQ('r', c);
 	waitpid(pid, NULL, 0);
+}
+
+TEST_F(folios, exclusive_or_not)
+{
+	check_exclusive(_metadata, self, PROT_READ | PROT_WRITE);
+}
+
+/* Now the PTEs of both kinds are alike */
+TEST_F(folios, exclusive_or_not_and_read_only)
+{
+	check_exclusive(_metadata, self, PROT_READ);
 }
 
 TEST_F(folios, young)
