@@ -293,6 +293,9 @@ static void dcbm_drain(struct dcbm_chan *c)
 	if (wait_event_timeout(dcbm_idle, dcbm_is_idle(c),
 			       msecs_to_jiffies(dcbm_timeout_ms)))
 		return;
+	dcbm_poll(c);
+	if (dcbm_is_idle(c))
+		return;
 	dcbm_lose_all(c);
 	if (!dmaengine_terminate_sync(c->chan))
 		dcbm_end_lost(c);
@@ -513,6 +516,17 @@ void dcbm_issue(struct dcbm_chan *c)
 		WRITE_ONCE(c->unissued, false);
 		dma_async_issue_pending(c->chan);
 	}
+	spin_unlock(&c->submit_lock);
+}
+
+/* Let the driver look at what its engine has done, by now or after all */
+void dcbm_poll(struct dcbm_chan *c)
+{
+	if (dcbm_is_idle(c))
+		return;
+	spin_lock(&c->submit_lock);
+	if (c->chan)
+		dma_async_is_tx_complete(c->chan, c->chan->cookie, NULL, NULL);
 	spin_unlock(&c->submit_lock);
 }
 

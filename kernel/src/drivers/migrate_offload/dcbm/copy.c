@@ -445,13 +445,15 @@ static bool dcbm_is_stuck(struct dcbm_chan *c)
  * dcbm_check_stuck - give up on a channel that does not end a part in time
  * @c: the channel
  *
- * It is not terminated: some drivers do not survive that, others cannot stop
- * what they have begun. Its parts are lost, and kept safe until they end.
+ * Its driver is asked several times before: an interrupt may have got lost. It
+ * is not terminated: some drivers do not survive that, others cannot stop what
+ * they have begun. Its parts are lost, and kept safe until they end.
  */
 void dcbm_check_stuck(struct dcbm_chan *c)
 {
 	/* Nobody's descriptor waits for long because its submitter sleeps */
 	dcbm_issue(c);
+	dcbm_poll(c);
 	if (dcbm_is_stuck(c))
 		dcbm_lose_all(c);
 }

@@ -162,6 +162,7 @@ void dcbm_put_part(struct dcbm_part *part);
 void dcbm_retire(struct dcbm_chan *c, enum dcbm_state state);
 void dcbm_probed(struct dcbm_chan *c, bool good);
 void dcbm_issue(struct dcbm_chan *c);
+void dcbm_poll(struct dcbm_chan *c);
 int dcbm_channels_show(struct seq_file *m, void *unused);
 
 int dcbm_submit(struct migrator *m, struct migrate_copy *copy);
