@@ -31,6 +31,9 @@
 #define SHARED_TABLES	64
 #define TABLE_PAGES	512
 
+/* Over so many tables maps fail. */
+#define FAILING_TABLES	256
+
 #define MAX_SPACES	8
 
 enum order { UP, DOWN, RANDOM };
@@ -72,7 +75,7 @@ static void usage(void)
 	     "  -a          at two addresses in turns, in two tables\n"
 	     "  -t THREADS  that map and unmap -n times each, at random in the same tables; on the\n"
 	     "              containers or IOASes in turns\n"
-	     "  -f          maps that fail at their last page, everywhere; then such that do not\n"
+	     "  -f          maps that fail at their last page, then such that do not, over 512 MiB\n"
 	     "  -j          print one line of JSON");
 }
 
@@ -245,11 +248,14 @@ static uint64_t pass(const struct options *options, void *buffer)
 	return nr;
 }
 
-/* What is mapped before the page that cannot be must go again, with its tables. */
-static void failing_pass(const struct options *options, char *buffer)
+/*
+ * What is mapped before the page that cannot be must go again, with its tables;
+ * then the same places can be mapped.
+ */
+static uint64_t failing_pass(const struct options *options, char *buffer)
 {
 	uint64_t step = options->size > TABLE ? options->size : TABLE;
-	uint64_t i, nr = options->space / step;
+	uint64_t i, nr = FAILING_TABLES * TABLE / step;
 	char *last = buffer + options->size - PAGE;
 
 	if (mprotect(last, PAGE, PROT_NONE))
@@ -260,9 +266,14 @@ static void failing_pass(const struct options *options, char *buffer)
 		if (errno != EFAULT)
 			die(EXIT_FAILED, "map of a page without access");
 	}
+	failed_kib = tables_kib();
 	if (mprotect(last, PAGE, PROT_READ | PROT_WRITE))
 		die(EXIT_CANNOT, "mprotect");
-	failed_kib = tables_kib();
+	for (i = 0; i < nr; i++) {
+		map(spaces, buffer, FIRST + i * step, options->size);
+		unmap(spaces, FIRST + i * step, options->size);
+	}
+	return nr;
 }
 
 struct thread {
@@ -334,7 +345,7 @@ static uint64_t run(const struct options *options, void *buffer)
 	if (options->threads)
 		return threads_run(options, buffer);
 	if (options->fail)
-		failing_pass(options, buffer);
+		return failing_pass(options, buffer);
 	if (!options->same)
 		return pass(options, buffer);
 	for (i = 0; i < options->same; i++) {

@@ -58,7 +58,7 @@ LOOPS = (
     Loop("vfio_1g_pass", "VFIO, 1 GiB of 4 KiB pages, fresh addresses", "-d 1048576 -s 4", 0, 1.5),
     Loop("iommufd_4k", "iommufd, 2 domains, 4 KiB, one place", "-n 10000", 0, 1.5),
     Loop("iommufd_4k_turns", "iommufd, 2 domains, 4 KiB, two places in turns", "-a -n 10000", 0, 1.5),
-    Loop("iommufd_4k_pass", "iommufd, 2 domains, 4 KiB, fresh addresses", "-s {gib}", 0, None),
+    Loop("iommufd_4k_pass", "iommufd, 2 domains, 4 KiB, fresh addresses", "-s {gib}", 0, 1.5),
 )
 
 
