@@ -76,7 +76,7 @@ static u64 one_round(struct crew *crew, u64 round, struct result *result)
 	errors += transfer(bench, iova, true) != 0;
 	errors += !is_filled(to, 0);
 	errors += !is_filled(from, byte);
-	result->faults++;
+	result->unmapped++;
 	return errors;
 }
 

@@ -27,7 +27,7 @@ struct result {
 	u64 ns;
 	u64 errors;
 	u64 transfers;
-	u64 faults;
+	u64 unmapped;		/* transfers to where nothing is mapped */
 	u64 freed;
 };
 
@@ -64,8 +64,6 @@ u64 stress_map(struct crew *crew, unsigned int page, phys_addr_t physical);
 u64 stress_unmap(struct crew *crew, unsigned int page);
 int dma_run(struct bench *bench, const char *name, unsigned int threads,
 	    u64 pairs, struct result *result);
-int fail_run(struct bench *bench, const char *name, unsigned int threads,
-	     u64 pairs, struct result *result);
 
 /* The stress test's threads own pages by their index; dma_run() is one more. */
 #define STRESS_IOVA	SZ_4G

@@ -16,7 +16,6 @@ static const struct {
 } kinds[] = {
 	{ "stress", stress_run },
 	{ "dma", dma_run },
-	{ "fail", fail_run },
 	{ "", workload_run },
 };
 
@@ -60,8 +59,8 @@ static ssize_t run_write(struct file *file, const char __user *user, size_t size
 static int run_show(struct seq_file *m, void *unused)
 {
 	mutex_lock(&one_run);
-	seq_printf(m, "pairs=%llu ns=%llu errors=%llu transfers=%llu faults=%llu freed=%llu\n",
-		   last.pairs, last.ns, last.errors, last.transfers, last.faults,
+	seq_printf(m, "pairs=%llu ns=%llu errors=%llu transfers=%llu unmapped=%llu freed=%llu\n",
+		   last.pairs, last.ns, last.errors, last.transfers, last.unmapped,
 		   last.freed);
 	mutex_unlock(&one_run);
 	return 0;

@@ -23,16 +23,26 @@
 #define GIB	(1ULL << 30)
 #define FIRST	(4 * GIB)	/* above what the platform reserves */
 
-/* What threads share: few tables, so that they come and go under their feet. */
-#define SHARED_TABLES	4
-#define SHARED_PAGES	(SHARED_TABLES * 512)
+/*
+ * What threads share: every other page lies in few tables, so that these come and
+ * go under their feet, the rest in so many that it is seen if they stay.
+ */
+#define FEW_TABLES	2
+#define SHARED_TABLES	64
+#define TABLE_PAGES	512
+
+/* Over so many tables maps fail. */
+#define FAILING_TABLES	256
+
+#define MAX_SPACES	8
 
 enum order { UP, DOWN, RANDOM };
 static const char *const orders[] = { "up", "down", "random" };
 
 struct options {
-	const char *group;
+	const char *groups[MAX_SPACES];
 	const char *device;
+	unsigned int spaces;
 	uint64_t space;
 	uint64_t size;
 	uint64_t same;
@@ -45,15 +55,17 @@ struct options {
 	bool json;
 };
 
-static struct space space;
+static struct space spaces[MAX_SPACES];
 static long peak_kib;
+static long failed_kib; /* after maps that fail */
 
 static void usage(void)
 {
-	puts("iova_stress -g GROUP|-c DEVICE [-s GIB] [-d KIB] [-o ORDER] [-k] [-p] [-n PAIRS] [-a] [-t THREADS] [-f] [-j]\n"
+	puts("iova_stress -g GROUP...|-c DEVICE [-i NR] [-s GIB] [-d KIB] [-o ORDER] [-k|-f] [-p] [-n PAIRS] [-a] [-t THREADS] [-j]\n"
 	     "\n"
-	     "  -g GROUP    IOMMU group of a device that is bound to vfio-pci\n"
+	     "  -g GROUP    IOMMU group of a device that is bound to vfio-pci; a container for each\n"
 	     "  -c DEVICE   through iommufd: a name in /dev/vfio/devices\n"
+	     "  -i NR       of IOASes (default 1)\n"
 	     "  -s GIB      addresses to pass over (default 64)\n"
 	     "  -d KIB      how much to map at a time (default 4)\n"
 	     "  -o ORDER    of the addresses: up (default), down, random\n"
@@ -61,8 +73,9 @@ static void usage(void)
 	     "  -p          look for the peak on the way, which takes time\n"
 	     "  -n PAIRS    stay at one address, for so many maps and unmaps\n"
 	     "  -a          at two addresses in turns, in two tables\n"
-	     "  -t THREADS  that map and unmap -n times each, at random in the same tables\n"
-	     "  -f          maps may fail for lack of memory, and are made to by fault injection\n"
+	     "  -t THREADS  that map and unmap -n times each, at random in the same tables; on the\n"
+	     "              containers or IOASes in turns\n"
+	     "  -f          maps that fail at their last page, then such that do not, over 512 MiB\n"
 	     "  -j          print one line of JSON");
 }
 
@@ -93,12 +106,17 @@ static enum order order_of(const char *text)
 
 static struct options parse(int argc, char **argv)
 {
-	struct options options = { .space = 64 * GIB, .size = PAGE };
+	struct options options = { .space = 64 * GIB, .size = PAGE, .spaces = 1 };
+	unsigned int nr_groups = 0;
 	int option;
 
-	while ((option = getopt(argc, argv, "g:c:s:d:o:kpn:at:fjh")) != -1) {
+	while ((option = getopt(argc, argv, "g:c:i:s:d:o:kpn:at:fjh")) != -1) {
 		switch (option) {
-		case 'g': options.group = optarg; break;
+		case 'g':
+			if (nr_groups < MAX_SPACES)
+				options.groups[nr_groups++] = optarg;
+			break;
+		case 'i': options.spaces = (unsigned int)number(optarg); break;
 		case 'c': options.device = optarg; break;
 		case 's': options.space = number(optarg) * GIB; break;
 		case 'd': options.size = number(optarg) * 1024; break;
@@ -114,11 +132,13 @@ static struct options parse(int argc, char **argv)
 		default: usage(); exit(EXIT_USAGE);
 		}
 	}
-	if (!options.group == !options.device || optind != argc || options.size % PAGE ||
-	    (options.threads && !options.same)) {
+	if (!nr_groups == !options.device || optind != argc || options.size % PAGE ||
+	    options.spaces > MAX_SPACES || (options.threads && !options.same)) {
 		usage();
 		exit(EXIT_USAGE);
 	}
+	if (nr_groups)
+		options.spaces = nr_groups;
 	return options;
 }
 
@@ -154,44 +174,15 @@ static void note_peak(void)
 		peak_kib = now;
 }
 
-/*
- * Let allocations of this thread fail, as often as debugfs says. The file is
- * opened before: opening it could be what fails.
- */
-static void make_it_fail(bool yes)
+static void map(const struct space *space, void *memory, uint64_t iova, uint64_t size)
 {
-	static __thread int fd = -1;
-
-	if (fd < 0)
-		fd = open("/proc/thread-self/make-it-fail", O_WRONLY);
-	if (fd < 0 || pwrite(fd, yes ? "1" : "0", 1, 0) != 1)
-		die(EXIT_CANNOT, "/proc/thread-self/make-it-fail");
-}
-
-/* Whether it could be mapped: that it cannot is an error unless it is asked for. */
-static bool try_map(const struct options *options, void *memory, uint64_t iova)
-{
-	int ret;
-
-	if (options->fail)
-		make_it_fail(true);
-	ret = space_map(&space, memory, iova, options->size);
-	if (ret && !(options->fail && errno == ENOMEM))
-		die(EXIT_FAILED, "map");
-	if (options->fail)
-		make_it_fail(false);
-	return !ret;
-}
-
-static void map(void *memory, uint64_t iova, uint64_t size)
-{
-	if (space_map(&space, memory, iova, size))
+	if (space_map(space, memory, iova, size))
 		die(EXIT_FAILED, "map");
 }
 
-static void unmap(uint64_t iova, uint64_t size)
+static void unmap(const struct space *space, uint64_t iova, uint64_t size)
 {
-	if (space_unmap(&space, iova, size))
+	if (space_unmap(space, iova, size))
 		die(EXIT_FAILED, "unmap");
 }
 
@@ -244,15 +235,43 @@ static uint64_t pass(const struct options *options, void *buffer)
 	uint64_t i, nr = options->space / step;
 
 	for (i = 0; options->keep && i < nr; i++)
-		map(buffer, FIRST + i * step, options->size);
+		map(spaces, buffer, FIRST + i * step, options->size);
 	for (i = 0; i < nr; i++) {
 		uint64_t iova = FIRST + place(options->order, i, nr) * step;
 
 		if (!options->keep)
-			map(buffer, iova, options->size);
+			map(spaces, buffer, iova, options->size);
 		if (options->peak && !(i % 256))
 			note_peak();
-		unmap(iova, options->size);
+		unmap(spaces, iova, options->size);
+	}
+	return nr;
+}
+
+/*
+ * What is mapped before the page that cannot be must go again, with its tables;
+ * then the same places can be mapped.
+ */
+static uint64_t failing_pass(const struct options *options, char *buffer)
+{
+	uint64_t step = options->size > TABLE ? options->size : TABLE;
+	uint64_t i, nr = FAILING_TABLES * TABLE / step;
+	char *last = buffer + options->size - PAGE;
+
+	if (mprotect(last, PAGE, PROT_NONE))
+		die(EXIT_CANNOT, "mprotect");
+	for (i = 0; i < nr; i++) {
+		errno = 0;
+		space_map(spaces, buffer, FIRST + i * step, options->size);
+		if (errno != EFAULT)
+			die(EXIT_FAILED, "map of a page without access");
+	}
+	failed_kib = tables_kib();
+	if (mprotect(last, PAGE, PROT_READ | PROT_WRITE))
+		die(EXIT_CANNOT, "mprotect");
+	for (i = 0; i < nr; i++) {
+		map(spaces, buffer, FIRST + i * step, options->size);
+		unmap(spaces, FIRST + i * step, options->size);
 	}
 	return nr;
 }
@@ -261,6 +280,7 @@ struct thread {
 	pthread_t id;
 	unsigned int number;
 	const struct options *options;
+	const struct space *space;
 	void *buffer;
 	uint64_t pairs;
 };
@@ -273,22 +293,23 @@ static void *thread_run(void *argument)
 	uint64_t mapped[2] = { 0, 0 };
 
 	for (; thread->pairs < thread->options->same; thread->pairs++) {
-		uint64_t page = (uint64_t)rand_r(&seed) % SHARED_PAGES / threads * threads;
-		uint64_t iova = FIRST + (page + thread->number) % SHARED_PAGES * PAGE;
+		uint64_t pages = (thread->pairs % 2 ? SHARED_TABLES : FEW_TABLES) * TABLE_PAGES;
+		uint64_t page = (uint64_t)rand_r(&seed) % pages / threads * threads + thread->number;
+		uint64_t iova = FIRST + page * PAGE;
 		uint64_t *slot = &mapped[thread->pairs % 2];
 
 		if (*slot)
-			unmap(*slot, PAGE);
+			unmap(thread->space, *slot, PAGE);
 		*slot = 0;
-		if (iova == mapped[0] || iova == mapped[1] || page + thread->number >= SHARED_PAGES)
+		if (iova == mapped[0] || iova == mapped[1] || page >= pages)
 			continue;
-		if (try_map(thread->options, thread->buffer, iova))
-			*slot = iova;
+		map(thread->space, thread->buffer, iova, PAGE);
+		*slot = iova;
 	}
 	if (mapped[0])
-		unmap(mapped[0], PAGE);
+		unmap(thread->space, mapped[0], PAGE);
 	if (mapped[1])
-		unmap(mapped[1], PAGE);
+		unmap(thread->space, mapped[1], PAGE);
 	return NULL;
 }
 
@@ -301,7 +322,10 @@ static uint64_t threads_run(const struct options *options, void *buffer)
 	if (!threads)
 		die(EXIT_CANNOT, "calloc");
 	for (i = 0; i < options->threads; i++) {
-		threads[i] = (struct thread){ .number = i, .options = options, .buffer = buffer };
+		threads[i] = (struct thread){
+			.number = i, .options = options, .buffer = buffer,
+			.space = &spaces[i % options->spaces],
+		};
 		errno = pthread_create(&threads[i].id, NULL, thread_run, &threads[i]);
 		if (errno)
 			die(EXIT_CANNOT, "pthread_create");
@@ -320,13 +344,15 @@ static uint64_t run(const struct options *options, void *buffer)
 
 	if (options->threads)
 		return threads_run(options, buffer);
+	if (options->fail)
+		return failing_pass(options, buffer);
 	if (!options->same)
 		return pass(options, buffer);
 	for (i = 0; i < options->same; i++) {
 		uint64_t iova = FIRST + (options->turns && i % 2 ? TABLE : 0);
 
-		map(buffer, iova, options->size);
-		unmap(iova, options->size);
+		map(spaces, buffer, iova, options->size);
+		unmap(spaces, iova, options->size);
 	}
 	return options->same;
 }
@@ -338,16 +364,24 @@ int main(int argc, char **argv)
 	long before, after;
 	double begin, time;
 	void *buffer = buffer_of(options.size);
+	unsigned int i;
 
-	space = options.group ? space_of_group(options.group) : space_of_device(options.device);
-	map(buffer, FIRST - GIB, PAGE);
-	unmap(FIRST - GIB, PAGE);
+	if (options.device)
+		spaces_of_device(options.device, spaces, options.spaces);
+	for (i = 0; i < options.spaces; i++) {
+		if (!options.device)
+			spaces[i] = space_of_group(options.groups[i]);
+		map(&spaces[i], buffer, FIRST - GIB, PAGE);
+		unmap(&spaces[i], FIRST - GIB, PAGE);
+	}
 	before = peak_kib = tables_kib();
 	begin = seconds();
 	pairs = run(&options, buffer);
 	time = seconds() - begin;
 	sleep(1); /* what waits for a grace period is given back, if late */
 	after = tables_kib();
+	if (after < failed_kib)
+		after = failed_kib;
 	gib = options.same ? 0 : options.space / GIB;
 	if (options.json)
 		printf("{\"dma_size_kib\": %llu, \"iova_gib\": %llu, \"iommu_kib\": %ld, "

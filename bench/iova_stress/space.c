@@ -44,31 +44,42 @@ struct space space_of_group(const char *group)
 	return space;
 }
 
-struct space space_of_device(const char *name)
+static struct space space_of_iommufd(int fd)
 {
-	struct space space = { .fd = open_or_die("/dev/iommu") };
+	struct space space = { .fd = fd };
 	struct iommu_ioas_alloc ioas = { .size = sizeof(ioas) };
-	struct vfio_device_bind_iommufd bind = { .argsz = sizeof(bind), .iommufd = space.fd };
+
+	if (ioctl(fd, IOMMU_IOAS_ALLOC, &ioas))
+		die(EXIT_CANNOT, "IOMMU_IOAS_ALLOC");
+	space.ioas = ioas.out_ioas_id;
+	return space;
+}
+
+void spaces_of_device(const char *name, struct space *spaces, unsigned int nr)
+{
+	int iommufd = open_or_die("/dev/iommu"), fd;
+	struct vfio_device_bind_iommufd bind = { .argsz = sizeof(bind), .iommufd = iommufd };
 	struct vfio_device_attach_iommufd_pt attach = { .argsz = sizeof(attach) };
-	struct iommu_hwpt_alloc domain = { .size = sizeof(domain) };
 	char path[64];
-	int fd;
+	unsigned int i;
 
 	snprintf(path, sizeof(path), "/dev/vfio/devices/%s", name);
 	fd = open_or_die(path);
 	if (ioctl(fd, VFIO_DEVICE_BIND_IOMMUFD, &bind))
 		die(EXIT_CANNOT, "VFIO_DEVICE_BIND_IOMMUFD");
-	if (ioctl(space.fd, IOMMU_IOAS_ALLOC, &ioas))
-		die(EXIT_CANNOT, "IOMMU_IOAS_ALLOC");
-	space.ioas = ioas.out_ioas_id;
-	attach.pt_id = ioas.out_ioas_id;
+	for (i = 0; i < nr; i++)
+		spaces[i] = space_of_iommufd(iommufd);
+	attach.pt_id = spaces[0].ioas;
 	if (ioctl(fd, VFIO_DEVICE_ATTACH_IOMMUFD_PT, &attach))
 		die(EXIT_CANNOT, "VFIO_DEVICE_ATTACH_IOMMUFD_PT");
-	domain.dev_id = bind.out_devid;
-	domain.pt_id = ioas.out_ioas_id;
-	if (ioctl(space.fd, IOMMU_HWPT_ALLOC, &domain))
-		die(EXIT_CANNOT, "IOMMU_HWPT_ALLOC");
-	return space;
+	for (i = 0; i < nr; i++) {
+		struct iommu_hwpt_alloc domain = {
+			.size = sizeof(domain), .dev_id = bind.out_devid, .pt_id = spaces[i].ioas,
+		};
+
+		if (ioctl(iommufd, IOMMU_HWPT_ALLOC, &domain))
+			die(EXIT_CANNOT, "IOMMU_HWPT_ALLOC");
+	}
 }
 
 int space_map(const struct space *space, void *memory, uint64_t iova, uint64_t size)

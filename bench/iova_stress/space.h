@@ -18,8 +18,11 @@ __attribute__((noreturn)) void die(int code, const char *what);
 
 /* A container of VFIO with one group. */
 struct space space_of_group(const char *group);
-/* An IOAS of iommufd with a device (/dev/vfio/devices/NAME) and a second domain. */
-struct space space_of_device(const char *name);
+/*
+ * IOASes of iommufd: the first has a device (/dev/vfio/devices/NAME) and a second
+ * domain, the others have a domain that no device uses.
+ */
+void spaces_of_device(const char *name, struct space *spaces, unsigned int nr);
 
 /* Both return 0, or -1 with errno. */
 int space_map(const struct space *space, void *memory, uint64_t iova, uint64_t size);

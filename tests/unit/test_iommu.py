@@ -9,7 +9,7 @@ from ferry import emulator, iommu, machine, report
 from ferry.cli import main
 from ferry.errors import FerryError
 
-BENCH = "bench {} 1 pairs=10 ns={} errors=0 transfers=0 faults=0"
+BENCH = "bench {} 1 pairs=10 ns={} errors=0 transfers=0 unmapped=0"
 STRESS = 'stress {} {{"iommu_kib": {}, "peak_kib": {}, "pairs": {}, "ns": {}}}'
 
 

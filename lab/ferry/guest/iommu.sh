@@ -22,20 +22,22 @@ measure() {
 	echo "bench $1 $2 $(run "$@")" >&3
 }
 
-# bind_vfio: give the edu device to vfio-pci; after that its group is in $GROUP and its
-# name for iommufd in $CDEV.
+# bind_vfio: give the edu devices to vfio-pci; after that their groups are in $IOMMU_GROUPS as
+# iova_stress wants them, and the name of one for iommufd in $CDEV.
 bind_vfio() {
-	for dev in /sys/bus/pci/devices/*; do
-		[ "$(cat "$dev/device")" = 0x11e8 ] && break
-	done
-	echo vfio-pci >"$dev/driver_override"
-	echo "${dev##*/}" >/sys/bus/pci/drivers_probe
 	# The emulated IOMMU does not remap interrupts; edu is no threat.
 	echo 1 >/sys/module/vfio_iommu_type1/parameters/allow_unsafe_interrupts
 	echo 1 >/sys/module/iommufd/parameters/allow_unsafe_interrupts
-	GROUP=$(basename "$(readlink "$dev/iommu_group")")
-	[ -e "/dev/vfio/$GROUP" ] || fail "vfio-pci does not take the edu device: see the console"
-	CDEV=$(ls "$dev/vfio-dev")
+	IOMMU_GROUPS=
+	for dev in /sys/bus/pci/devices/*; do
+		[ "$(cat "$dev/device")" = 0x11e8 ] || continue
+		echo vfio-pci >"$dev/driver_override"
+		echo "${dev##*/}" >/sys/bus/pci/drivers_probe
+		group=$(basename "$(readlink "$dev/iommu_group")")
+		[ -e "/dev/vfio/$group" ] || fail "vfio-pci does not take an edu device: see the console"
+		IOMMU_GROUPS="$IOMMU_GROUPS -g $group"
+		CDEV=$(ls "$dev/vfio-dev")
+	done
 	[ -e "/dev/vfio/devices/$CDEV" ] || fail "vfio-pci has no device for iommufd: see the console"
 }
 
@@ -45,7 +47,8 @@ stress() {
 	shift 2
 	step "iova_stress $api $*"
 	case $api in
-	vfio) set -- -g "$GROUP" "$@" ;;
+	# shellcheck disable=SC2086 # words
+	vfio) set -- $IOMMU_GROUPS "$@" ;;
 	iommufd) set -- -c "$CDEV" "$@" ;;
 	esac
 	found=$(/bin/iova_stress -j "$@") || fail "iova_stress $* failed: see its output"

@@ -81,13 +81,30 @@ static int depth(struct dmar_domain *domain)
 	return agaw_to_level(domain->agaw) - 1;
 }
 
+/* The table that has the entry of this address on the lowest level. */
+static struct page *leaf_table(struct dmar_domain *domain, u64 iova)
+{
+	int level = 2;
+
+	return pfn_to_page(dma_pte_addr(pfn_to_dma_pte(domain, iova >> VTD_PAGE_SHIFT,
+						       &level, GFP_KERNEL)) >> PAGE_SHIFT);
+}
+
+static void free_spare_tables(struct dmar_domain *domain)
+{
+	void *table;
+
+	while ((table = take_spare_table(domain)))
+		iommu_free_page(table);
+}
+
 static void free_domain(struct kunit *test, struct dmar_domain *domain)
 {
 	LIST_HEAD(tables);
 
 	domain_unmap(domain, 0, DOMAIN_MAX_PFN(domain->gaw), &tables);
 	iommu_put_pages_list(&tables);
-	iommu_free_page(domain->spare_table);
+	free_spare_tables(domain);
 }
 
 static void map(struct kunit *test, struct dmar_domain *domain, u64 iova, size_t size)
@@ -156,20 +173,34 @@ static void hole_inside_a_table(struct kunit *test)
 static void hole_at_the_edges_of_tables(struct kunit *test)
 {
 	struct dmar_domain *domain = make_domain(test, 0);
-	u64 sizes[] = { SZ_2M, SZ_1G, 512UL * SZ_1G }, iova = PLACE + SZ_8K;
 	int i, lowest = depth(domain);
+	/* At the beginning of tables of all levels but the highest. */
+	u64 place = 3 * level_size(lowest + 1) << VTD_PAGE_SHIFT;
+	u64 iova = place + SZ_8K;
 
-	for (i = 0; i < ARRAY_SIZE(sizes); i++) {
-		u64 end = PLACE + sizes[i] - 1;
+	for (i = 0; i < lowest; i++) {
+		u64 end = place + (level_size(i + 2) << VTD_PAGE_SHIFT) - 1;
 
-		KUNIT_EXPECT_EQ(test, left(test, domain, iova, PLACE + SZ_4K, end), lowest);
-		KUNIT_EXPECT_EQ(test, left(test, domain, iova, PLACE, end - SZ_4K), lowest - i);
-		KUNIT_EXPECT_EQ(test, left(test, domain, iova, PLACE, end), lowest - i - 1);
-		KUNIT_EXPECT_EQ(test, left(test, domain, iova, PLACE - SZ_4K, end + SZ_4K),
+		KUNIT_EXPECT_EQ(test, left(test, domain, iova, place + SZ_4K, end), lowest);
+		KUNIT_EXPECT_EQ(test, left(test, domain, iova, place, end - SZ_4K), lowest - i);
+		KUNIT_EXPECT_EQ(test, left(test, domain, iova, place, end), lowest - i - 1);
+		KUNIT_EXPECT_EQ(test, left(test, domain, iova, place - SZ_4K, end + SZ_4K),
 				lowest - i - 1);
 		/* Bytes that are no whole page do not count. */
-		KUNIT_EXPECT_EQ(test, left(test, domain, iova, PLACE + 1, end), lowest);
+		KUNIT_EXPECT_EQ(test, left(test, domain, iova, place + 1, end), lowest);
 	}
+	free_domain(test, domain);
+}
+
+/* It has no page, so no table either. */
+static void hole_smaller_than_a_page(struct kunit *test)
+{
+	struct dmar_domain *domain = make_domain(test, 0);
+
+	map(test, domain, SZ_64K, SZ_4K);
+	free_tables(domain, 0, 1, 0, 100);
+	KUNIT_EXPECT_EQ(test, nr_tables(domain), depth(domain));
+	KUNIT_EXPECT_EQ(test, iommu_iova_to_phys(&domain->domain, SZ_64K), FRAME);
 	free_domain(test, domain);
 }
 
@@ -217,6 +248,30 @@ static void range_over_several_tables(struct kunit *test)
 	free_domain(test, domain);
 }
 
+/* Wherever the entry is in a table that goes, the table that it points to goes too. */
+static void tables_at_every_index(struct kunit *test)
+{
+	struct dmar_domain *domain = make_domain(test, 0);
+	struct iommu_iotlb_gather gather;
+	int i;
+
+	for (i = 0; i < 512; i++) {
+		u64 iova = PLACE + (u64)i * SZ_2M, other = PLACE + (u64)(i ^ 0x1a5) * SZ_2M;
+
+		map(test, domain, iova, SZ_4K);
+		map(test, domain, other, SZ_4K);
+		unmap(test, domain, iova, SZ_4K);
+		unmap(test, domain, other, SZ_4K);
+		iommu_iotlb_gather_init(&gather);
+		iommu_free_empty_tables(&domain->domain, iova, iova + SZ_4K - 1, PLACE,
+					PLACE + SZ_1G - 1, &gather);
+		KUNIT_EXPECT_EQ(test, list_count_nodes(&gather.freelist), 3);
+		iommu_iotlb_sync(&domain->domain, &gather);
+		KUNIT_EXPECT_EQ(test, nr_tables(domain), depth(domain) - 2);
+	}
+	free_domain(test, domain);
+}
+
 /* Tables elsewhere in the hole stay, unless the table above them goes. */
 static void tables_off_the_way(struct kunit *test)
 {
@@ -233,13 +288,37 @@ static void tables_off_the_way(struct kunit *test)
 	free_domain(test, domain);
 }
 
+/* What the hardware is told, and whether a table of which it knows was free by then. */
+struct flushes {
+	struct page *table;
+	unsigned long start;
+	unsigned long end;
+	int nr;
+	bool keeps_tables;
+	bool too_late;
+};
+
+static void note_flush(struct dmar_domain *domain, unsigned long start,
+		       unsigned long end, int ih)
+{
+	struct flushes *flushes = kunit_get_current_test()->priv;
+
+	flushes->nr++;
+	flushes->start = start;
+	flushes->end = end;
+	flushes->keeps_tables = ih;
+	flushes->too_late |= !page_count(flushes->table);
+}
+
 static void flush_spans_the_tables(struct kunit *test)
 {
+	struct flushes flushes = {};
 	struct dmar_domain *domain = make_domain(test, 0);
 	struct iommu_iotlb_gather gather;
 	u64 iova = PLACE + SZ_64K;
 
 	map(test, domain, iova, SZ_4K);
+	flushes.table = leaf_table(domain, iova);
 	iommu_iotlb_gather_init(&gather);
 	iommu_unmap_fast(&domain->domain, iova, SZ_4K, &gather);
 	KUNIT_EXPECT_TRUE(test, list_empty(&gather.freelist));
@@ -248,6 +327,34 @@ static void flush_spans_the_tables(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, gather.start, PLACE);
 	KUNIT_EXPECT_EQ(test, gather.end, PLACE + SZ_2M - 1);
 	KUNIT_EXPECT_FALSE(test, list_empty(&gather.freelist));
+
+	test->priv = &flushes;
+	kunit_activate_static_stub(test, cache_tag_flush_range, note_flush);
+	iommu_iotlb_sync(&domain->domain, &gather);
+	kunit_deactivate_static_stub(test, cache_tag_flush_range);
+	KUNIT_EXPECT_EQ(test, flushes.nr, 1);
+	KUNIT_EXPECT_EQ(test, flushes.start, PLACE);
+	KUNIT_EXPECT_EQ(test, flushes.end, PLACE + SZ_2M - 1);
+	KUNIT_EXPECT_FALSE(test, flushes.keeps_tables);
+	KUNIT_EXPECT_FALSE(test, flushes.too_late);
+	free_domain(test, domain);
+}
+
+/* A large unmap frees a table; what was gathered before it is flushed first. */
+static void flush_of_an_earlier_range(struct kunit *test)
+{
+	struct dmar_domain *domain = make_domain(test, 0);
+	struct iommu_iotlb_gather gather;
+	u64 at;
+
+	for (at = PLACE - SZ_4K; at < PLACE + SZ_2M; at += SZ_4K)
+		map(test, domain, at, SZ_4K);
+	iommu_iotlb_gather_init(&gather);
+	iommu_unmap_fast(&domain->domain, PLACE - SZ_4K, SZ_4K, &gather);
+	iommu_unmap_fast(&domain->domain, PLACE, SZ_2M, &gather);
+	KUNIT_EXPECT_TRUE(test, list_is_singular(&gather.freelist));
+	KUNIT_EXPECT_EQ(test, gather.start, PLACE);
+	KUNIT_EXPECT_EQ(test, gather.end, PLACE + SZ_2M - 1);
 	iommu_iotlb_sync(&domain->domain, &gather);
 	free_domain(test, domain);
 }
@@ -268,10 +375,20 @@ static void far_apart_is_flushed_apart(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, gather.start, PLACE);
 	KUNIT_EXPECT_EQ(test, gather.end, PLACE + SZ_2M - 1);
 	KUNIT_EXPECT_TRUE(test, list_is_singular(&gather.freelist));
-	KUNIT_EXPECT_NULL(test, domain->spare_table);
+	KUNIT_EXPECT_NULL(test, domain->spare_tables[0]);
 	iommu_iotlb_sync(&domain->domain, &gather);
 
-	/* What is near is not. */
+	/* So is what is near, but not in the same aligned block. */
+	map(test, domain, PLACE, SZ_4K);
+	map(test, domain, PLACE - SZ_4M, SZ_4K);
+	unmap(test, domain, PLACE, SZ_4K);
+	iommu_unmap_fast(&domain->domain, PLACE - SZ_4M, SZ_4K, &gather);
+	iommu_free_empty_tables(&domain->domain, PLACE, PLACE + SZ_4K - 1, PLACE,
+				PLACE + SZ_2M - 1, &gather);
+	KUNIT_EXPECT_EQ(test, gather.start, PLACE);
+	iommu_iotlb_sync(&domain->domain, &gather);
+
+	/* What is in it is not. */
 	map(test, domain, PLACE, SZ_4K);
 	map(test, domain, PLACE + SZ_4M, SZ_4K);
 	unmap(test, domain, PLACE, SZ_4K);
@@ -284,25 +401,30 @@ static void far_apart_is_flushed_apart(struct kunit *test)
 	free_domain(test, domain);
 }
 
-static void spare_table_is_used_after_the_flush(struct kunit *test)
+/* The lowest table and the one above it, which had an entry. */
+static void spare_tables_are_used_after_the_flush(struct kunit *test)
 {
 	struct dmar_domain *domain = make_domain(test, 0);
 	struct iommu_iotlb_gather gather;
-	void *spare;
+	int i;
 
 	map(test, domain, PLACE, SZ_4K);
 	unmap(test, domain, PLACE, SZ_4K);
 	iommu_iotlb_gather_init(&gather);
 	iommu_free_empty_tables(&domain->domain, PLACE, PLACE + SZ_4K - 1, PLACE,
-				PLACE + SZ_2M - 1, &gather);
-	KUNIT_EXPECT_NULL(test, domain->spare_table);
+				PLACE + SZ_1G - 1, &gather);
+	KUNIT_EXPECT_NULL(test, domain->spare_tables[0]);
 	iommu_iotlb_sync(&domain->domain, &gather);
-	spare = domain->spare_table;
-	KUNIT_ASSERT_NOT_NULL(test, spare);
-	KUNIT_EXPECT_NULL(test, memchr_inv(spare, 0, VTD_PAGE_SIZE));
+	for (i = 0; i < 2; i++) {
+		KUNIT_ASSERT_NOT_NULL(test, domain->spare_tables[i]);
+		KUNIT_EXPECT_NULL(test, memchr_inv(domain->spare_tables[i], 0,
+						   VTD_PAGE_SIZE));
+	}
+	KUNIT_EXPECT_PTR_NE(test, domain->spare_tables[0], domain->spare_tables[1]);
 
 	map(test, domain, PLACE, SZ_4K);
-	KUNIT_EXPECT_NULL(test, domain->spare_table);
+	KUNIT_EXPECT_NULL(test, domain->spare_tables[0]);
+	KUNIT_EXPECT_NULL(test, domain->spare_tables[1]);
 	KUNIT_EXPECT_EQ(test, iommu_iova_to_phys(&domain->domain, PLACE), FRAME);
 	free_domain(test, domain);
 }
@@ -317,7 +439,7 @@ static void only_empty_tables_are_spare(struct kunit *test)
 		map(test, domain, PLACE + at, SZ_4K);
 	unmap(test, domain, PLACE, SZ_2M);
 	KUNIT_EXPECT_EQ(test, nr_tables(domain), depth(domain) - 1);
-	KUNIT_EXPECT_NULL(test, domain->spare_table);
+	KUNIT_EXPECT_NULL(test, domain->spare_tables[0]);
 	free_domain(test, domain);
 }
 
@@ -339,20 +461,89 @@ static void large_page_where_tables_were(struct kunit *test)
 	free_domain(test, domain);
 }
 
+/* Its table is unlinked and may not be free before the hardware has forgotten it. */
+static void large_page_over_a_kept_table(struct kunit *test)
+{
+	struct dmar_domain *domain = make_domain(test, 0);
+	struct flushes flushes = {};
+
+	map(test, domain, PLACE + SZ_64K, SZ_4K);
+	unmap(test, domain, PLACE + SZ_64K, SZ_4K);
+	flushes.table = leaf_table(domain, PLACE);
+	test->priv = &flushes;
+	kunit_activate_static_stub(test, cache_tag_flush_range, note_flush);
+	KUNIT_EXPECT_EQ(test, 0, iommu_map(&domain->domain, PLACE, SZ_4G, SZ_2M,
+					   IOMMU_READ, GFP_KERNEL));
+	kunit_deactivate_static_stub(test, cache_tag_flush_range);
+	KUNIT_EXPECT_EQ(test, flushes.nr, 1);
+	KUNIT_EXPECT_EQ(test, flushes.start, PLACE);
+	KUNIT_EXPECT_FALSE(test, flushes.keeps_tables);
+	KUNIT_EXPECT_FALSE(test, flushes.too_late);
+	KUNIT_EXPECT_EQ(test, nr_tables(domain), depth(domain) - 1);
+	KUNIT_EXPECT_EQ(test, iommu_iova_to_phys(&domain->domain, PLACE + SZ_8K),
+			SZ_4G + SZ_8K);
+	unmap(test, domain, PLACE, SZ_2M);
+	free_domain(test, domain);
+}
+
+/* Gives as many tables as the test has left. */
+static void *new_few_tables(struct dmar_domain *domain, gfp_t gfp)
+{
+	int *few = kunit_get_current_test()->priv;
+
+	return (*few)-- > 0 ? iommu_alloc_page(gfp) : NULL;
+}
+
+/* Whichever table cannot be had: nothing stays mapped, and no table in the hole. */
+static void map_that_fails(struct kunit *test)
+{
+	struct dmar_domain *domain = make_domain(test, 0);
+	u64 iova = PLACE - SZ_8K, size = SZ_4M + SZ_16K, at;
+	int nr, few, mapped, ret;
+
+	test->priv = &few;
+	kunit_activate_static_stub(test, new_table, new_few_tables);
+	for (nr = 0; ; nr++) {
+		few = nr;
+		free_spare_tables(domain);
+		ret = iommu_map(&domain->domain, iova, FRAME, size,
+				IOMMU_READ | IOMMU_WRITE, GFP_KERNEL);
+		if (!ret)
+			break;
+		KUNIT_EXPECT_EQ(test, ret, -ENOMEM);
+		for (at = mapped = 0; at < size; at += SZ_4K)
+			mapped += iommu_iova_to_phys(&domain->domain, iova + at) != 0;
+		KUNIT_EXPECT_EQ(test, mapped, 0);
+		free_tables(domain, iova, size, 0, ULONG_MAX);
+		KUNIT_EXPECT_EQ(test, nr_tables(domain), 0);
+	}
+	kunit_deactivate_static_stub(test, new_table);
+	/* Leaves, and what is above them on both sides of PLACE. */
+	KUNIT_EXPECT_EQ(test, nr, nr_tables(domain));
+	KUNIT_EXPECT_GT(test, nr, depth(domain) + 2);
+	unmap(test, domain, iova, size);
+	free_domain(test, domain);
+}
+
 static struct kunit_case cases[] = {
 	KUNIT_CASE_PARAM(vanilla_leaves_all, format_gen_params),
 	KUNIT_CASE_PARAM(hole_of_everything, format_gen_params),
 	KUNIT_CASE_PARAM(hole_inside_a_table, format_gen_params),
 	KUNIT_CASE_PARAM(hole_at_the_edges_of_tables, format_gen_params),
+	KUNIT_CASE_PARAM(hole_smaller_than_a_page, format_gen_params),
 	KUNIT_CASE_PARAM(hole_at_zero_and_at_the_top, format_gen_params),
 	KUNIT_CASE(three_levels),
 	KUNIT_CASE_PARAM(range_over_several_tables, format_gen_params),
+	KUNIT_CASE_PARAM(tables_at_every_index, format_gen_params),
 	KUNIT_CASE_PARAM(tables_off_the_way, format_gen_params),
 	KUNIT_CASE_PARAM(flush_spans_the_tables, format_gen_params),
+	KUNIT_CASE_PARAM(flush_of_an_earlier_range, format_gen_params),
 	KUNIT_CASE_PARAM(far_apart_is_flushed_apart, format_gen_params),
-	KUNIT_CASE_PARAM(spare_table_is_used_after_the_flush, format_gen_params),
+	KUNIT_CASE_PARAM(spare_tables_are_used_after_the_flush, format_gen_params),
 	KUNIT_CASE_PARAM(only_empty_tables_are_spare, format_gen_params),
 	KUNIT_CASE_PARAM(large_page_where_tables_were, format_gen_params),
+	KUNIT_CASE_PARAM(large_page_over_a_kept_table, format_gen_params),
+	KUNIT_CASE_PARAM(map_that_fails, format_gen_params),
 	{}
 };
 
