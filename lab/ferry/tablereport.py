@@ -248,7 +248,8 @@ body { font: 15px/1.45 sans-serif; max-width: 75em; margin: 2em auto; padding: 0
 table { border-collapse: collapse; margin: 1em 0; font-size: 13px }
 th, td { padding: 2px 10px; text-align: right; border-bottom: 1px solid #ddd }
 th { border-bottom: 2px solid #888 } td:nth-child(-n+2), th:nth-child(-n+2) { text-align: left }
-tr.vanilla, tr.none { background: #f2f2f2 } tr.ferry { font-weight: bold } tr.first td { border-top: 2px solid #888 }
+tr.vanilla, tr.none { background: #f2f2f2 } tr.ferry { font-weight: bold }
+tr.first td { border-top: 2px solid #888 }
 img { max-width: 100% } dl { display: grid; grid-template-columns: max-content auto; gap: 0 1em }
 dt { color: #666 } dd { margin: 0 }
 </style></head><body>
@@ -258,8 +259,8 @@ on an emulated server, one instruction is one nanosecond, and a copy by the engi
 Compare ratios to vanilla, never GB/s, with another machine.
 <b>dma</b> is the earlier design (unmap a batch, copy it all with whole folios for each channel, wait,
 remap), made by Ferry's own kernel with such settings; <b>ferry</b> is Ferry as it is set by default;
-<b>cpu</b> copies each batch with the CPU. A machine that was measured itself has no vanilla:
-<b>none</b> is Ferry's kernel without an engine, which batches page tables and is faster. "Residual" is how much the measured ratio exceeds the
+<b>cpu</b> copies each batch with the CPU. A machine that was measured itself
+has no vanilla: <b>none</b> is Ferry's kernel without an engine, which batches page tables. "Residual" is how much the measured ratio exceeds the
 published one. Every byte that was moved was verified.</p>
 @BODY@
 </body></html>
