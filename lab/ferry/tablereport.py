@@ -261,7 +261,8 @@ Compare ratios to vanilla, never GB/s, with another machine.
 remap), made by Ferry's own kernel with such settings; <b>ferry</b> is Ferry as it is set by default;
 <b>cpu</b> copies each batch with the CPU. A machine that was measured itself
 has no vanilla: <b>none</b> is Ferry's kernel without an engine, which batches page tables.
-"Residual" is how much the measured ratio exceeds the published one. Every byte that was moved was verified.</p>
+"Residual" is how much the measured ratio exceeds the published one.
+Every byte that was moved was verified.</p>
 @BODY@
 </body></html>
 """
