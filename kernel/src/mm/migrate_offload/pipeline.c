@@ -22,8 +22,9 @@
  * caller's get_new_folio() may reclaim and compact. If it can be asked not to,
  * the next chunk's destinations are got while the engine works; what it then
  * has not, and all from whoever cannot be asked, is got when the window is
- * empty. The locks of the reverse mapping are tried. Only for a copy that an engine has begun, and to map a
- * folio again, is there a wait; the former has a deadline.
+ * empty. The locks of the reverse mapping are tried. Only for a copy that an
+ * engine has begun, and to map a folio again, is there a wait; the former has a
+ * deadline.
  *
  * Only trouble-free folios are moved here. If the engine fails the CPU copies;
  * whatever else goes wrong, the folio is put back on the caller's list as it

@@ -38,7 +38,7 @@ static const struct dcbm_provider dcbm_providers[] = {
 	{ "fsl-qdma", false, "waits up to 100 ms for a descriptor in prep" },
 	{ "hidma", false, "may sleep in submit, to resume its device" },
 	{ "hisi_dma", false, "never ends a copy that failed" },
-	{ "ioatdma", false, "its watchdog drops the descriptor that it was stuck at without a word" },
+	{ "ioatdma", false, "its watchdog drops what it was stuck at without a word" },
 	{ "idxd", false, "sleeps in prep; a queue that is unbound takes its channel along" },
 	{ "mv_xor", false, "reports no result" },
 	{ "mv_xor_v2", false, "reports no result" },

@@ -191,7 +191,7 @@ TEST_F(folios, soft_dirty)
 	if (pagemap(self->addr) & PM_SOFT_DIRTY)
 		SKIP(return, "no soft-dirty");
 	for (size_t i = 0; i < PAGES; i += 1 + i % 4)
-		self->addr[i * PAGE] ^= 0;
+		*(volatile char *)(self->addr + i * PAGE) ^= 0;
 	if (!(pagemap(self->addr) & PM_SOFT_DIRTY))
 		SKIP(return, "no soft-dirty");
 	EXPECT_MOVES(1);
@@ -414,7 +414,19 @@ static void settle(void)
 }
 
 /* 64 MiB, so that what others do meanwhile is little beside it */
-TEST(statistics)
+FIXTURE(nodes)
+{
+};
+
+FIXTURE_SETUP(nodes)
+{
+}
+
+FIXTURE_TEARDOWN(nodes)
+{
+}
+
+TEST_F_TIMEOUT(nodes, statistics, 120)
 {
 	const char *why = large_missing();
 	const size_t size = 64 * MIB, pages = size / PAGE;
