@@ -13,6 +13,7 @@
 #include <stdatomic.h>
 #include <sys/mman.h>
 
+#include "dcbm.h"
 #include "offload.h"
 #include "region.h"
 
@@ -176,15 +177,18 @@ TEST_F_TIMEOUT(poison, page_that_goes_bad_during_its_copy_fails_alone, 60)
 	struct task m = { .region = r, .nodes = self->nodes, .moves = 1 };
 	struct offload_stats before = offload_stats(NULL);
 	uint64_t frame = page_frame(r->addr);
+	long late;
 	int ms;
 
 	if (strcmp(variant->engine, "dcbm"))
 		SKIP(return, "cannot be made slow");
+	late = injected("late");
 	softdma_set("late_ms", 2000);
 	softdma_set("late_every", 1);
 	offload_set("window_pages", "4");
 	ASSERT_EQ(0, pthread_create(&m.thread, NULL, mover, &m));
-	for (ms = 0; page_frame(r->addr) && ms < 5000; ms++)
+	/* It is unmapped, and its copy has begun */
+	for (ms = 0; injected("late") == late && ms < 5000; ms++)
 		usleep(1000);
 	/* One is enough: the rest shall not be late */
 	softdma_set("late_every", 0);
