@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from pathlib import Path
 
@@ -81,6 +82,13 @@ def run(kernel: Kernel, machine: Machine, programs: list[Path], *, kunit: bool) 
 def log(machine: Machine, name: str) -> Path:
     """Where the output of a suite is kept: the cases do not say which line failed."""
     return paths.LOGS / f"{name}-on-{machine.name}.log"
+
+
+def complaints(machine: Machine, name: str) -> str:
+    """What a suite said in its last run beside the results: which conditions were not met, where."""
+    lines = log(machine, name).read_text().splitlines()
+    said = [line for line in lines if line.startswith("# ") and not re.match(r"# +(RUN|OK) ", line)]
+    return "\n".join([str(log(machine, name)), *said])
 
 
 def split(records: list[str]) -> dict[str, str]:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ferry import bench, console, cost, initramfs, ktap, machine, redis, report, rows, selftests
+from ferry import bench, console, cost, initramfs, ktap, machine, paths, redis, report, rows, selftests
 from ferry.errors import FerryError, UsageError
 from ferry.machine import MACHINES
 
@@ -213,3 +213,15 @@ def test_ktap_missing_or_failed_case_fails(text: str) -> None:
 
 def test_selftest_records_are_split_by_suite() -> None:
     assert selftests.split(["suite a", "| 1..1", "| ok 1 x", "suite b"]) == {"a": "1..1\nok 1 x", "b": ""}
+
+
+def test_complaints_are_what_is_no_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever reads of a failure elsewhere has nothing but the message."""
+    monkeypatch.setattr(paths, "LOGS", tmp_path)
+    log = selftests.log(machine.get("smp"), "x")
+    log.write_text(
+        "#  RUN           f.a ...\n# x.c:9:a:Expected 0\n#  FAIL  f.a\nnot ok 1 f.a\n#            OK  f.b\n"
+    )
+    assert selftests.complaints(machine.get("smp"), "x").splitlines() == [
+        str(log), "# x.c:9:a:Expected 0", "#  FAIL  f.a",
+    ]  # fmt: skip
