@@ -45,15 +45,15 @@ static void skip_run(struct page_vma_mapped_walk *pvmw, unsigned int nr)
 /* The pages from @page on that can be in one run, 0 if that one is poisoned */
 static unsigned int alike_pages(struct page *page, unsigned int max, bool anon)
 {
-	bool exclusive = anon && PageAnonExclusive(page);
+	/* None is of hugetlb: the flag is where PageAnonExclusive() reads it */
+	unsigned long exclusive = anon ? BIT(PG_anon_exclusive) : 0;
+	unsigned long mask = exclusive | __PG_HWPOISON;
+	unsigned long flags = READ_ONCE(page->flags) & exclusive;
 	unsigned int nr;
 
-	for (nr = 0; nr < max; nr++, page++) {
-		if (PageHWPoison(page))
+	for (nr = 0; nr < max; nr++, page++)
+		if ((READ_ONCE(page->flags) & mask) != flags)
 			break;
-		if (anon && PageAnonExclusive(page) != exclusive)
-			break;
-	}
 	return nr;
 }
 
@@ -80,11 +80,10 @@ static unsigned int alike_ptes(pte_t *ptep, unsigned int max)
 }
 
 /* The migration entry for @page, which @pte maps */
-static pte_t migration_pte(struct page *page, pte_t pte, bool exclusive)
+static swp_entry_t migration_entry(struct page *page, pte_t pte, bool exclusive)
 {
 	unsigned long pfn = page_to_pfn(page);
 	swp_entry_t entry;
-	pte_t swp_pte;
 
 	if (pte_write(pte))
 		entry = make_writable_migration_entry(pfn);
@@ -96,12 +95,25 @@ static pte_t migration_pte(struct page *page, pte_t pte, bool exclusive)
 		entry = make_migration_entry_young(entry);
 	if (pte_dirty(pte))
 		entry = make_migration_entry_dirty(entry);
-	swp_pte = swp_entry_to_pte(entry);
-	if (pte_soft_dirty(pte))
-		swp_pte = pte_swp_mksoft_dirty(swp_pte);
-	if (pte_uffd_wp(pte))
-		swp_pte = pte_swp_mkuffd_wp(swp_pte);
-	return swp_pte;
+	return entry;
+}
+
+static pte_t migration_pte(swp_entry_t entry, bool soft_dirty, bool uffd_wp)
+{
+	pte_t pte = swp_entry_to_pte(entry);
+
+	if (soft_dirty)
+		pte = pte_swp_mksoft_dirty(pte);
+	if (uffd_wp)
+		pte = pte_swp_mkuffd_wp(pte);
+	return pte;
+}
+
+/* The same entry for the next page: its offset has the PFN in the lowest bits */
+static swp_entry_t next_entry(swp_entry_t entry)
+{
+	entry.val++;
+	return entry;
 }
 
 /*
@@ -113,23 +125,25 @@ static pte_t replace_run(struct mm_struct *mm, unsigned long addr, pte_t *ptep,
 {
 	unsigned int order = compound_order(compound_head(page)), hint, i;
 	pte_t first = ptep_get(ptep), pte = first, old, swp_pte;
+	bool soft_dirty = pte_soft_dirty(first), uffd_wp = pte_uffd_wp(first);
+	swp_entry_t entry = migration_entry(page, pte, exclusive);
 	bool young = false, dirty = false;
 
-	swp_pte = migration_pte(page, pte, exclusive);
 	for (; nr; nr -= hint) {
 		/* The hardware keeps one young and dirty bit for all of a hint */
 		hint = min(pte_batch_hint(ptep, ptep_get(ptep)), nr);
 		old = get_and_clear_full_ptes(mm, addr, ptep, hint, 0);
 		if (!pte_same(old, pte))
-			swp_pte = migration_pte(page, old, exclusive);
+			entry = migration_entry(page, old, exclusive);
 		young |= pte_young(old);
 		dirty |= pte_dirty(old);
 		pte = pte_advance_pfn(old, hint);
 		page += hint;
 		for (i = 0; i < hint; i++, ptep++, addr += PAGE_SIZE) {
+			swp_pte = migration_pte(entry, soft_dirty, uffd_wp);
 			set_pte_at(mm, addr, ptep, swp_pte);
 			trace_set_migration_pte(addr, pte_val(swp_pte), order);
-			swp_pte = pte_next_swp_offset(swp_pte);
+			entry = next_entry(entry);
 		}
 	}
 
@@ -205,37 +219,32 @@ bool migrate_unmap_run(struct page_vma_mapped_walk *pvmw, struct folio *folio,
 	return true;
 }
 
-static bool entry_alike(pte_t a, pte_t b)
-{
-	swp_entry_t entry_a, entry_b;
-
-	if (!is_swap_pte(a))
-		return false;
-	entry_a = pte_to_swp_entry(a);
-	entry_b = pte_to_swp_entry(b);
-	return swp_type(entry_a) == swp_type(entry_b) &&
-	       swp_offset_pfn(entry_a) == swp_offset_pfn(entry_b) &&
-	       pte_swp_soft_dirty(a) == pte_swp_soft_dirty(b) &&
-	       pte_swp_uffd_wp(a) == pte_swp_uffd_wp(b);
-}
-
 /*
  * The migration entries from @ptep on that can be in one run. @same: they are
  * also equally young and dirty.
  */
 static unsigned int alike_entries(pte_t *ptep, unsigned int max, bool *same)
 {
-	pte_t pte = ptep_get(ptep), expected;
+	pte_t pte = ptep_get(ptep);
+	bool soft_dirty = pte_swp_soft_dirty(pte), uffd_wp = pte_swp_uffd_wp(pte);
+	swp_entry_t entry = pte_to_swp_entry(pte), found;
 	unsigned int nr;
 
 	*same = true;
 	for (nr = 1; nr < max; nr++) {
-		expected = pte_next_swp_offset(pte);
+		entry = next_entry(entry);
 		pte = ptep_get(ptep + nr);
-		if (pte_same(pte, expected))
+		if (pte_same(pte, migration_pte(entry, soft_dirty, uffd_wp)))
 			continue;
-		if (!entry_alike(pte, expected))
+		if (!is_swap_pte(pte))
 			break;
+		found = pte_to_swp_entry(pte);
+		if (swp_type(found) != swp_type(entry) ||
+		    swp_offset_pfn(found) != swp_offset_pfn(entry) ||
+		    pte_swp_soft_dirty(pte) != soft_dirty ||
+		    pte_swp_uffd_wp(pte) != uffd_wp)
+			break;
+		entry = found;
 		*same = false;
 	}
 	return nr;
