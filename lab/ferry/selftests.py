@@ -22,6 +22,11 @@ PROGRAMS = {
         *("sysfs", "data", "concurrent", "extra_refs", "faults", "providers", "helpers", "unload"),
         *("memory", "move_calls", "run_state", "run_races", "run_files", "poison"),
     ),
+    # Once more what moves anonymous memory, where folios are unmapped in ranges.
+    "ranges": (
+        *("data", "concurrent", "extra_refs", "faults", "memory", "move_calls"),
+        *("run_state", "run_races", "run_files", "poison"),
+    ),
     "movable": ("callers",),
     "cxl": ("callers",),
 }

@@ -19,6 +19,7 @@ from ferry import bench, emulator, kbuild, packages, paths, proc, profile, rows,
 from ferry.cell import Cell
 from ferry.errors import FerryError, UsageError
 from ferry.kbuild import Kernel
+from ferry.machine import Machine
 from ferry.progress import Step
 
 PLUGIN = emulator.HERE / "plugin/steps.c"
@@ -41,11 +42,12 @@ SCOPES = {
     r"__(folio_alloc|alloc_pages)_noprof|alloc_pages_bulk_noprof": "allocate",
     r"folio_isolate_lru|folio_putback_lru|putback_movable_pages|folio_add_lru": "lru",
     r"folio_batch_move_lru|lru_cache_disable|__?lru_add_drain\w*": "lru",
-    r"try_to_migrate": "unmap",
+    r"migrate_isolate_claimed|migrate_add_lru": "lru",
+    r"try_to_migrate|migrate_range_unmap": "unmap",
     r"try_to_unmap_flush|set_tlb_ubc_flush_pending|arch_tlbbatch_flush": "flush",
     r"flush_tlb_mm_range|flush_tlb_batched_pending|ptep_clear_flush": "flush",
     r"folio_mc_copy|folio_copy|copy_mc_\w+": "copy",
-    r"remove_migration_ptes": "restore",
+    r"remove_migration_ptes|migrate_range_restore": "restore",
     # The compiler may put remove_migration_ptes() into its caller.
     r"rmap_walk(_locked)?": "restore within move",
     r"__folio_put|free_unref_(page|folios)|folios_put_refs|__free_pages": "free",
@@ -69,6 +71,13 @@ class Plan:
     size: str = "64M"
     call: str = "move_pages"
     server: str = "zen3"
+    ranges: bool = False  # of folios, unmapped and restored together
+
+    @property
+    def machine(self) -> Machine:
+        """The emulated server."""
+        server = profile.load(self.server).as_machine()
+        return server.with_ranges() if self.ranges else server
 
     def check(self) -> None:
         """Raise UsageError for what can be known to fail without a boot."""
@@ -215,7 +224,7 @@ def measure(plan: Plan) -> tuple[list[Breakdown], dict[str, str]]:
 
 
 def _breakdown(plan: Plan, kernel: Kernel, plugin: Path, engine: str, folio: str) -> Breakdown:
-    server = profile.load(plan.server).as_machine()
+    server = plan.machine
     folios = bench.parse_size(plan.size) // bench.parse_size(folio)
     with tempfile.TemporaryDirectory(prefix="steps-", dir=paths.BUILD) as name:
         functions, out = Path(name) / "functions", Path(name) / "counts"

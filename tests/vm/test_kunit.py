@@ -29,6 +29,15 @@ def test_suite_passes(results: dict[str, list[ktap.Case]], suite: str) -> None:
     assert not ktap.skipped(results[suite])
 
 
+def test_ranges_of_folios() -> None:
+    """The same page tables, where folios are unmapped together."""
+    kernel = kbuild.build("debug")
+    programs = [p for p in selftests.build(kernel) if p.name == KSELFTEST]
+    cases = selftests.run(kernel, machine.get("ranges"), programs, kunit=False)[KSELFTEST]
+    assert not ktap.failed(cases), selftests.complaints(machine.get("ranges"), KSELFTEST)
+    assert not ktap.skipped(cases)
+
+
 def test_runs_of_page_table_entries(results: dict[str, list[ktap.Case]]) -> None:
     """Nothing is skipped: this kernel has soft-dirty."""
     assert not ktap.failed(results[KSELFTEST])

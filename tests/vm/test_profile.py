@@ -18,3 +18,11 @@ def test_profile_and_clock_agree() -> None:
     # What nobody can migrate without.
     for step in ("front end", "allocate", "lru", "unmap", "copy", "restore", "free", "statistics"):
         assert by_step[step] > 100, by_step
+
+
+def test_ranges_do_without_walks() -> None:
+    """With them nearly no folio of plain memory has its reverse mapping walked."""
+    plan = steps.Plan(folios=("4K",), engines=("none",), size="16M", ranges=True)
+    by_function = {count.function: count.instructions for count in steps.measure(plan)[0][0].counts}
+    assert by_function.get("rmap_walk_anon", 0) < 5
+    assert by_function.get("unmap_run", 0) > 50, sorted(by_function)

@@ -26,6 +26,7 @@
 #include <trace/events/migrate.h>
 
 #include "internal.h"
+#include "migrate_runs.h"
 
 /* How many entries the walk may look at in one go: not past table, VMA, folio */
 static unsigned int entries_left(struct page_vma_mapped_walk *pvmw)
@@ -157,6 +158,46 @@ static pte_t replace_run(struct mm_struct *mm, unsigned long addr, pte_t *ptep,
 	return pte_soft_dirty(first) ? pte : pte_clear_soft_dirty(pte);
 }
 
+/*
+ * Unmap a run. Return: false if it is mapped as it was, else *@pte is what
+ * migrate_flush_run() wants to know.
+ */
+static bool unmap_run(struct vm_area_struct *vma, unsigned long addr,
+		      pte_t *ptep, struct folio *folio, struct page *page,
+		      unsigned int nr, pte_t *pte)
+{
+	bool anon = folio_test_anon(folio);
+	bool exclusive = anon && PageAnonExclusive(page);
+
+	VM_WARN_ON_FOLIO(pte_write(ptep_get(ptep)) && anon && !exclusive, folio);
+
+	/*
+	 * A migration entry stops GUP-fast as an empty PTE does, and all others
+	 * who look at it wait for the page table lock. So the entries can be
+	 * there before the pages stop being exclusive, and before the flush.
+	 */
+	flush_cache_range(vma, addr, addr + nr * PAGE_SIZE);
+	*pte = replace_run(vma->vm_mm, addr, ptep, page, nr, exclusive);
+
+	/* See folio_try_share_anon_rmap_ptes(): clear the PTEs first */
+	if (exclusive && folio_try_share_anon_rmap_ptes(folio, page, nr)) {
+		/* What is in a TLB must go before what is not quite the same */
+		if (pte_accessible(vma->vm_mm, *pte))
+			flush_tlb_range(vma, addr, addr + nr * PAGE_SIZE);
+		/* Says young and dirty of too many, but loses neither */
+		set_ptes(vma->vm_mm, addr, ptep, *pte, nr);
+		return false;
+	}
+
+	if (pte_dirty(*pte))
+		folio_mark_dirty(folio);
+	folio_remove_rmap_ptes(folio, page, nr, vma);
+	if (vma->vm_flags & VM_LOCKED)
+		mlock_drain_local();
+	folio_put_refs(folio, nr);
+	return true;
+}
+
 /**
  * migrate_unmap_run - replace the PTEs of a run by migration entries
  * @pvmw: the walk, at a PTE of @folio that is not a PMD; is moved to the last
@@ -169,9 +210,7 @@ static pte_t replace_run(struct mm_struct *mm, unsigned long addr, pte_t *ptep,
 bool migrate_unmap_run(struct page_vma_mapped_walk *pvmw, struct folio *folio,
 		       enum ttu_flags flags)
 {
-	struct vm_area_struct *vma = pvmw->vma;
-	unsigned long start = pvmw->address, end, idx;
-	bool anon = folio_test_anon(folio), exclusive;
+	unsigned long start = pvmw->address, idx;
 	pte_t pte = ptep_get(pvmw->pte);
 	struct page *page;
 	unsigned int nr;
@@ -183,40 +222,40 @@ bool migrate_unmap_run(struct page_vma_mapped_walk *pvmw, struct folio *folio,
 	idx = pte_pfn(pte) - folio_pfn(folio);
 	page = folio_page(folio, idx);
 	nr = min(entries_left(pvmw), folio_nr_pages(folio) - idx);
-	nr = alike_pages(page, nr, anon);
+	nr = alike_pages(page, nr, folio_test_anon(folio));
 	if (nr > 1)
 		nr = alike_ptes(pvmw->pte, nr);
 	if (nr < 2)
 		return false;
 
-	exclusive = anon && PageAnonExclusive(page);
-	VM_WARN_ON_FOLIO(pte_write(pte) && anon && !exclusive, folio);
-
-	/*
-	 * A migration entry stops GUP-fast as an empty PTE does, and all others
-	 * who look at it wait for the page table lock. So the entries can be
-	 * there before the pages stop being exclusive, and before the flush.
-	 */
-	end = start + nr * PAGE_SIZE;
-	flush_cache_range(vma, start, end);
-	pte = replace_run(vma->vm_mm, start, pvmw->pte, page, nr, exclusive);
-	migrate_flush_run(vma, start, end, pte, flags);
-
-	/* See folio_try_share_anon_rmap_ptes(): clear the PTEs first */
-	if (exclusive && folio_try_share_anon_rmap_ptes(folio, page, nr)) {
-		/* Says young and dirty of too many, but loses neither */
-		set_ptes(vma->vm_mm, start, pvmw->pte, pte, nr);
+	if (!unmap_run(pvmw->vma, start, pvmw->pte, folio, page, nr, &pte))
 		return false;
-	}
-
-	if (pte_dirty(pte))
-		folio_mark_dirty(folio);
-	folio_remove_rmap_ptes(folio, page, nr, vma);
-	if (vma->vm_flags & VM_LOCKED)
-		mlock_drain_local();
-	folio_put_refs(folio, nr);
+	migrate_flush_run(pvmw->vma, start, start + nr * PAGE_SIZE, pte, flags);
 	skip_run(pvmw, nr);
 	return true;
+}
+
+/**
+ * migrate_unmap_whole - replace the PTEs of a folio that is one run
+ * @vma: where all PTEs are that map the folio
+ * @addr: of its first page
+ * @ptep: the first PTE; their table is locked and has all
+ * @folio: an anonymous folio; may be small
+ * @pte: set to what migrate_flush_run() must be told of [@addr, ...)
+ *
+ * Return: false if nothing was changed, and nothing is to be flushed.
+ */
+bool migrate_unmap_whole(struct vm_area_struct *vma, unsigned long addr,
+			 pte_t *ptep, struct folio *folio, pte_t *pte)
+{
+	unsigned int nr = folio_nr_pages(folio);
+	pte_t first = ptep_get(ptep);
+
+	if (!pte_present(first) || pte_pfn(first) != folio_pfn(folio) ||
+	    alike_pages(&folio->page, nr, true) < nr ||
+	    alike_ptes(ptep, nr) < nr)
+		return false;
+	return unmap_run(vma, addr, ptep, folio, &folio->page, nr, pte);
 }
 
 /*
@@ -288,34 +327,13 @@ static void restore_ptes(struct vm_area_struct *vma, unsigned long addr,
 	}
 }
 
-/**
- * migrate_restore_run - replace the migration entries of a run by PTEs
- * @pvmw: the walk, at an entry of the source that is not a PMD; is moved to the
- *	  last entry of the run
- * @folio: the destination, a large folio
- * @page: what to map where the walk is
- *
- * Return: false if nothing was changed: the caller does one entry itself.
- */
-bool migrate_restore_run(struct page_vma_mapped_walk *pvmw,
-			 struct folio *folio, struct page *page)
+static void restore_run(struct vm_area_struct *vma, unsigned long addr,
+			pte_t *ptep, struct folio *folio, struct page *page,
+			unsigned int nr, bool same)
 {
-	struct vm_area_struct *vma = pvmw->vma;
-	unsigned long addr = pvmw->address;
+	swp_entry_t entry = pte_to_swp_entry(ptep_get(ptep));
 	rmap_t rmap_flags = RMAP_NONE;
-	pte_t *ptep = pvmw->pte;
-	swp_entry_t entry;
-	unsigned int nr, i;
-	bool same;
-
-	if (folio_test_hugetlb(folio) || folio_is_zone_device(folio))
-		return false;
-	entry = pte_to_swp_entry(ptep_get(ptep));
-	if (!is_migration_entry(entry))
-		return false;
-	nr = alike_entries(ptep, entries_left(pvmw), &same);
-	if (nr < 2)
-		return false;
+	unsigned int i;
 
 	/* Counted first: whoever sees the PTEs may count on it */
 	folio_ref_add(folio, nr);
@@ -339,6 +357,56 @@ bool migrate_restore_run(struct page_vma_mapped_walk *pvmw,
 
 	/* No need to invalidate - they were not present before */
 	update_mmu_cache_range(NULL, vma, addr, ptep, nr);
+}
+
+/**
+ * migrate_restore_run - replace the migration entries of a run by PTEs
+ * @pvmw: the walk, at an entry of the source that is not a PMD; is moved to the
+ *	  last entry of the run
+ * @folio: the destination, a large folio
+ * @page: what to map where the walk is
+ *
+ * Return: false if nothing was changed: the caller does one entry itself.
+ */
+bool migrate_restore_run(struct page_vma_mapped_walk *pvmw,
+			 struct folio *folio, struct page *page)
+{
+	unsigned int nr;
+	bool same;
+
+	if (folio_test_hugetlb(folio) || folio_is_zone_device(folio) ||
+	    !is_migration_entry(pte_to_swp_entry(ptep_get(pvmw->pte))))
+		return false;
+	nr = alike_entries(pvmw->pte, entries_left(pvmw), &same);
+	if (nr < 2)
+		return false;
+	restore_run(pvmw->vma, pvmw->address, pvmw->pte, folio, page, nr, same);
 	skip_run(pvmw, nr);
+	return true;
+}
+
+/**
+ * migrate_restore_whole - replace the migration entries of a folio that is one run
+ * @vma: where all entries are that there may be of the folio
+ * @addr: of its first page
+ * @ptep: the first entry; their table is locked and has all
+ * @src: what the entries speak of
+ * @dst: what is to be mapped; anonymous, may be small
+ *
+ * Return: false if nothing was changed.
+ */
+bool migrate_restore_whole(struct vm_area_struct *vma, unsigned long addr,
+			   pte_t *ptep, struct folio *src, struct folio *dst)
+{
+	unsigned int nr = folio_nr_pages(dst);
+	pte_t first = ptep_get(ptep);
+	bool same;
+
+	if (!is_swap_pte(first) ||
+	    !is_migration_entry(pte_to_swp_entry(first)) ||
+	    swp_offset_pfn(pte_to_swp_entry(first)) != folio_pfn(src) ||
+	    alike_entries(ptep, nr, &same) < nr)
+		return false;
+	restore_run(vma, addr, ptep, dst, &dst->page, nr, same);
 	return true;
 }

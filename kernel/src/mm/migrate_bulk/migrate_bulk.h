@@ -8,6 +8,7 @@
 #ifndef _MM_MIGRATE_BULK_H
 #define _MM_MIGRATE_BULK_H
 
+#include <linux/jump_label.h>
 #include <linux/migrate.h>
 #include <linux/mm_inline.h>
 #include <linux/nodemask.h>
@@ -17,6 +18,9 @@
 #include "../internal.h"
 
 #define MIGRATE_CLAIMS	16
+/* So many folios are unmapped together, and so many or their pages mapped again */
+#define MIGRATE_RANGE		16
+#define MIGRATE_RANGE_PAGES	64
 /* As many page tables does migrate_pages(2) walk in one hold of mmap_lock */
 #define MIGRATE_TABLES_PER_HOLD	8
 
@@ -50,6 +54,103 @@ struct lru_quiet {
 	bool suspected;
 };
 
+struct migrate_sources;
+
+/* mm/migrate.c */
+void migrate_folio_end(struct folio *src, struct folio *dst,
+		       struct anon_vma *anon_vma, enum migrate_reason reason,
+		       struct migrate_sources *sources);
+
+#ifdef CONFIG_MIGRATE_RANGES
+
+DECLARE_STATIC_KEY_FALSE(migrate_ranges_key);
+
+/* range.c */
+bool migrate_range_fits(struct folio *first, struct folio *folio);
+unsigned int migrate_range_unmap(struct folio **folios, unsigned int nr);
+void migrate_range_restore(struct folio **srcs, struct folio **dsts,
+			   unsigned int nr);
+
+/* batch.c */
+void migrate_unmap_ranges(struct list_head *from, new_folio_t get_new_folio,
+			  free_folio_t put_new_folio, unsigned long private,
+			  struct list_head *unmapped,
+			  struct list_head *destinations);
+unsigned int migrate_folios_unmap(struct folio **srcs, struct folio **dsts,
+				  unsigned int nr);
+void migrate_settle_later(struct migrate_sources *sources, struct folio *src,
+			  struct folio *dst);
+void migrate_settle(struct migrate_sources *sources);
+
+/* mm/migrate.c */
+void migrate_folio_record_range(struct folio *dst, struct anon_vma *anon_vma);
+
+static inline bool migrate_ranges_enabled(void)
+{
+	return static_branch_unlikely(&migrate_ranges_key);
+}
+
+/**
+ * struct migrate_unmapped - folios that have moved and are not mapped again yet
+ * @nr: how many
+ * @nr_pages: the same in base pages
+ * @srcs: the folios, locked
+ * @dsts: what they have moved to, locked
+ */
+struct migrate_unmapped {
+	unsigned int nr;
+	unsigned int nr_pages;
+	struct folio *srcs[MIGRATE_RANGE];
+	struct folio *dsts[MIGRATE_RANGE];
+};
+
+static inline void migrate_unmapped_init(struct migrate_unmapped *unmapped)
+{
+	unmapped->nr = 0;
+	unmapped->nr_pages = 0;
+}
+
+#else /* !CONFIG_MIGRATE_RANGES */
+
+static inline void migrate_unmap_ranges(struct list_head *from,
+					new_folio_t get_new_folio,
+					free_folio_t put_new_folio,
+					unsigned long private,
+					struct list_head *unmapped,
+					struct list_head *destinations)
+{
+}
+
+static inline unsigned int migrate_folios_unmap(struct folio **srcs,
+						struct folio **dsts,
+						unsigned int nr)
+{
+	return 0;
+}
+
+static inline void migrate_settle_later(struct migrate_sources *sources,
+					struct folio *src, struct folio *dst)
+{
+}
+
+static inline void migrate_settle(struct migrate_sources *sources)
+{
+}
+
+static inline bool migrate_ranges_enabled(void)
+{
+	return false;
+}
+
+struct migrate_unmapped {
+};
+
+static inline void migrate_unmapped_init(struct migrate_unmapped *unmapped)
+{
+}
+
+#endif /* CONFIG_MIGRATE_RANGES */
+
 #ifdef CONFIG_MIGRATE_BULK
 
 bool migrate_claim(struct migrate_claims *claims, struct folio *folio,
@@ -71,6 +172,8 @@ void migrate_add_lru(struct folio_batch *folios);
 
 /**
  * struct migrate_sources - folios that have moved and wait to be freed
+ * @unmapped: those that wait to be mapped, too
+ * @reason: why they were moved
  * @folios: the folios, each with the reference of its isolation
  * @successors: what they have moved to, which waits for its LRU list
  * @pgdat: the node that they are counted as isolated on
@@ -78,6 +181,8 @@ void migrate_add_lru(struct folio_batch *folios);
  * @isolated: how many pages are still counted
  */
 struct migrate_sources {
+	struct migrate_unmapped unmapped;
+	enum migrate_reason reason;
 	struct folio_batch folios;
 	struct folio_batch successors;
 	struct pglist_data *pgdat;
@@ -85,8 +190,11 @@ struct migrate_sources {
 	long isolated;
 };
 
-static inline void migrate_sources_init(struct migrate_sources *sources)
+static inline void migrate_sources_init(struct migrate_sources *sources,
+					enum migrate_reason reason)
 {
+	migrate_unmapped_init(&sources->unmapped);
+	sources->reason = reason;
 	folio_batch_init(&sources->folios);
 	folio_batch_init(&sources->successors);
 	sources->pgdat = NULL;
@@ -94,8 +202,7 @@ static inline void migrate_sources_init(struct migrate_sources *sources)
 	sources->isolated = 0;
 }
 
-void migrate_sources_add(struct migrate_sources *sources, struct folio *folio,
-			 enum migrate_reason reason);
+void migrate_sources_add(struct migrate_sources *sources, struct folio *folio);
 void migrate_sources_free(struct migrate_sources *sources);
 
 /* Put a folio on its LRU list, not later than by migrate_sources_free() */
@@ -115,13 +222,12 @@ static inline void migrate_successor_add(struct migrate_sources *sources,
 
 /* False if this folio must be given up alone */
 static inline bool migrate_folio_done_bulk(struct migrate_sources *sources,
-					   struct folio *folio,
-					   enum migrate_reason reason)
+					   struct folio *folio)
 {
 	if (!sources || __folio_test_movable(folio) ||
-	    reason == MR_MEMORY_FAILURE)
+	    sources->reason == MR_MEMORY_FAILURE)
 		return false;
-	migrate_sources_add(sources, folio, reason);
+	migrate_sources_add(sources, folio);
 	return true;
 }
 
@@ -186,7 +292,8 @@ static inline bool migrate_stock_is(new_folio_t get_new_folio)
 struct migrate_sources {
 };
 
-static inline void migrate_sources_init(struct migrate_sources *sources)
+static inline void migrate_sources_init(struct migrate_sources *sources,
+					enum migrate_reason reason)
 {
 }
 
@@ -201,8 +308,7 @@ static inline void migrate_successor_add(struct migrate_sources *sources,
 }
 
 static inline bool migrate_folio_done_bulk(struct migrate_sources *sources,
-					   struct folio *folio,
-					   enum migrate_reason reason)
+					   struct folio *folio)
 {
 	return false;
 }

@@ -124,14 +124,13 @@ void migrate_sources_free(struct migrate_sources *sources)
  * migrate_sources_add() - give up a folio that was isolated and has moved
  * @sources: where it waits for others
  * @folio: the folio: unlocked, and on no list
- * @reason: why it was moved; demotion does not count what it isolates
  */
-void migrate_sources_add(struct migrate_sources *sources, struct folio *folio,
-			 enum migrate_reason reason)
+void migrate_sources_add(struct migrate_sources *sources, struct folio *folio)
 {
 	enum node_stat_item item = NR_ISOLATED_ANON + folio_is_file_lru(folio);
 
-	if (reason != MR_DEMOTION) {
+	/* Demotion does not count what it isolates */
+	if (sources->reason != MR_DEMOTION) {
 		if (sources->pgdat != folio_pgdat(folio) ||
 		    sources->item != item)
 			sources_uncount(sources);

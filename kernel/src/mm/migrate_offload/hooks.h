@@ -8,6 +8,8 @@
 #include <linux/jump_label.h>
 #include <linux/migrate.h>
 
+struct migrate_sources;
+
 /**
  * struct migrate_offload_result - what became of the folios of a call
  * @nr_succeeded: base pages migrated
@@ -28,13 +30,14 @@ int __migrate_offload_pages(struct list_head *from, struct list_head *ret_folios
 			    new_folio_t get_new_folio,
 			    free_folio_t put_new_folio, unsigned long private,
 			    enum migrate_reason reason,
+			    struct migrate_sources *sources,
 			    struct migrate_offload_result *result);
 #endif
 
 /*
  * Migrate what the active migrator can copy. Folios that are done leave @from;
  * those that nobody can copy, since they are poisoned, go to @ret_folios; all
- * others stay on it as they were.
+ * others stay on it as they were. @sources is mm/migrate.c's own.
  *
  * Return: how many folios went to @ret_folios.
  */
@@ -42,13 +45,14 @@ static inline int
 migrate_offload_pages(struct list_head *from, struct list_head *ret_folios,
 		      new_folio_t get_new_folio, free_folio_t put_new_folio,
 		      unsigned long private, enum migrate_reason reason,
+		      struct migrate_sources *sources,
 		      struct migrate_offload_result *result)
 {
 #ifdef CONFIG_MIGRATE_OFFLOAD
 	if (static_branch_unlikely(&migrate_offload_key))
 		return __migrate_offload_pages(from, ret_folios, get_new_folio,
 					       put_new_folio, private, reason,
-					       result);
+					       sources, result);
 #endif
 	return 0;
 }
@@ -59,6 +63,7 @@ migrate_offload_pages(struct list_head *from, struct list_head *ret_folios,
  * @put_new_folio: as in migrate_pages()
  * @private: as in migrate_pages()
  * @reason: as in migrate_pages()
+ * @sources: mm/migrate.c's: what it puts off until migrate_offload_settle()
  * @to_linux: where folios go that could not be migrated
  */
 struct migrate_call {
@@ -66,18 +71,41 @@ struct migrate_call {
 	free_folio_t *put_new_folio;
 	unsigned long private;
 	enum migrate_reason reason;
+	struct migrate_sources *sources;
 	struct list_head *to_linux;
 };
 
 /*
- * mm/migrate.c: the steps of one folio's migration. The first one waits for
- * nothing, and if it fails @dst stays the caller's.
+ * mm/migrate.c: the steps of a folio's migration.
+ *
+ * Unmap the first of these folios, or several of the first. Waits for nothing.
+ * Return: how many are unmapped. If none is: 0 if the first one was freed, or
+ * an error; its destination stays the caller's.
  */
-int migrate_offload_unmap(const struct migrate_call *call, struct folio *src,
-			  struct folio *dst);
+int migrate_offload_unmap(const struct migrate_call *call, struct folio **srcs,
+			  struct folio **dsts, unsigned int nr);
 int migrate_offload_move(const struct migrate_call *call, struct folio *src,
 			 struct folio *dst, bool copied);
 void migrate_offload_undo(const struct migrate_call *call, struct folio *src,
 			  struct folio *dst);
+
+/* So many folios may be unmapped in one step */
+#define MIGRATE_OFFLOAD_STEP	16
+
+#ifdef CONFIG_MIGRATE_BULK
+/* So many are unmapped in one step at most, as things are */
+unsigned int migrate_offload_step(void);
+/* Folios that were moved may not be accessible, nor freed, before this */
+void migrate_offload_settle(const struct migrate_call *call);
+#else
+static inline unsigned int migrate_offload_step(void)
+{
+	return 1;
+}
+
+static inline void migrate_offload_settle(const struct migrate_call *call)
+{
+}
+#endif
 
 #endif /* _MM_MIGRATE_OFFLOAD_HOOKS_H */

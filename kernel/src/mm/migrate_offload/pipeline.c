@@ -65,6 +65,7 @@
  * @tail: number of the next chunk to fill; @tail - @head are in flight
  * @unmapped_pages: now
  * @busy_pages: dealt with since others could run
+ * @alone: so many of the next folios are unmapped one by one
  * @engine_idle: the engine copies nothing unless this task helps
  * @engine_full: the engine has refused a copy since a chunk was last finished
  * @stop: unmap no more
@@ -90,6 +91,7 @@ struct migrate_pipeline {
 	unsigned int tail;
 	unsigned long unmapped_pages;
 	unsigned long busy_pages;
+	unsigned int alone;
 	bool engine_idle;
 	bool engine_full;
 	bool stop;
@@ -248,57 +250,85 @@ static bool pipeline_stock(struct migrate_pipeline *p)
 
 /* --- unmap --- */
 
-/* Return: true if the next folio is now in @slot */
-static bool pipeline_unmap_folio(struct migrate_pipeline *p,
-				 struct migrate_slot *slot, long nr_pages)
+/* Is there room for the next folio in a chunk that has so many pages? */
+static bool pipeline_may_grow(struct migrate_pipeline *p, unsigned long pages)
 {
-	struct folio *src = p->next_src, *dst = p->next_dst;
-	bool thp = folio_test_pmd_mappable(src);
-	int rc;
+	return pipeline_has_stock(p) && pages < p->state->chunk_pages &&
+	       pipeline_has_room(p, pages, folio_nr_pages(p->next_src));
+}
 
-	p->next_src = list_next_entry(src, lru);
-	p->next_dst = list_next_entry(dst, lru);
+/*
+ * Unmap the next folio, or several in one step, for a chunk that has @pages
+ * already. Return: how many are now in the slots from @slot on; none if the
+ * next one cannot be unmapped.
+ */
+static unsigned int pipeline_unmap_step(struct migrate_pipeline *p,
+					struct migrate_slot *slot,
+					unsigned long pages)
+{
+	struct folio *srcs[MIGRATE_OFFLOAD_STEP], *dsts[MIGRATE_OFFLOAD_STEP];
+	unsigned int nr = 0, max = p->alone ? 1 : migrate_offload_step(), i;
+	long nr_pages = folio_nr_pages(p->next_src);
+	bool thp = folio_test_pmd_mappable(p->next_src);
+	u64 start_ns = 0;
+	int done;
 
-	slot->start_ns = 0;
+	do {
+		/* Our reference keeps it from being split since it got its dst */
+		VM_WARN_ON_ONCE_FOLIO(folio_order(p->next_src) !=
+				      folio_order(p->next_dst), p->next_src);
+		srcs[nr] = p->next_src;
+		dsts[nr++] = p->next_dst;
+		pages += folio_nr_pages(p->next_src);
+		p->next_src = list_next_entry(p->next_src, lru);
+		p->next_dst = list_next_entry(p->next_dst, lru);
+	} while (nr < max && pipeline_may_grow(p, pages));
+
 	if (static_branch_unlikely(&migrate_offload_time_key))
-		slot->start_ns = ktime_get_ns();
-
-	/* Our reference keeps it from being split since it got its destination */
-	VM_WARN_ON_ONCE_FOLIO(folio_order(src) != folio_order(dst), src);
-	rc = migrate_offload_unmap(&p->call, src, dst);
-	if (rc == MIGRATEPAGE_UNMAP) {
-		slot->copy.src = src;
-		slot->copy.dst = dst;
-		return true;
+		start_ns = ktime_get_ns();
+	done = migrate_offload_unmap(&p->call, srcs, dsts, nr);
+	for (i = 0; done > 0 && i < done; i++, slot++) {
+		slot->start_ns = start_ns;
+		slot->copy.src = srcs[i];
+		slot->copy.dst = dsts[i];
 	}
-	pipeline_put_dst(p, dst);
-	if (rc == MIGRATEPAGE_SUCCESS) {
+	/* What does not fit with others is not tried with them again */
+	if (p->alone)
+		p->alone--;
+	else if (done <= 1)
+		p->alone = nr - 1;
+	i = max(done, 1);
+	if (i < nr) {
+		p->next_src = srcs[i];
+		p->next_dst = dsts[i];
+	}
+	if (done > 0)
+		return done;
+
+	pipeline_put_dst(p, dsts[0]);
+	if (done == MIGRATEPAGE_SUCCESS) {
 		/* Its last user had gone; it is freed */
 		p->nr_succeeded += nr_pages;
 		p->nr_thp_succeeded += thp;
 	} else {
-		list_move_tail(&src->lru, &p->to_linux);
+		list_move_tail(&srcs[0]->lru, &p->to_linux);
 	}
-	return false;
+	return 0;
 }
 
 /* Fill the next chunk. Return: false if nothing came to be unmapped. */
 static bool pipeline_unmap_chunk(struct migrate_pipeline *p)
 {
 	struct migrate_chunk *chunk = pipeline_chunk(p, p->tail);
-	struct migrate_slot *slot = chunk->slots;
-	unsigned long pages = 0;
-	long nr_pages;
+	struct migrate_slot *slot = chunk->slots, *end;
+	unsigned long pages = 0, before;
 
-	while (pipeline_has_stock(p) && pages < p->state->chunk_pages) {
-		nr_pages = folio_nr_pages(p->next_src);
-		if (!pipeline_has_room(p, pages, nr_pages))
-			break;
-		if (pipeline_unmap_folio(p, slot, nr_pages)) {
-			pages += nr_pages;
-			slot++;
-		}
-		pipeline_resched(p, nr_pages);
+	while (pipeline_may_grow(p, pages)) {
+		before = pages;
+		end = slot + pipeline_unmap_step(p, slot, pages);
+		for (; slot < end; slot++)
+			pages += folio_nr_pages(slot->copy.src);
+		pipeline_resched(p, max(pages - before, 1UL));
 	}
 	p->unmapped_pages += pages;
 	chunk->nr_pages = pages;
@@ -325,8 +355,10 @@ static void pipeline_count_moved(struct migrate_pipeline *p,
 {
 	p->nr_succeeded += nr_pages;
 	p->nr_thp_succeeded += thp;
-	if (static_branch_unlikely(&migrate_offload_time_key) && slot->start_ns)
+	if (static_branch_unlikely(&migrate_offload_time_key) && slot->start_ns) {
+		migrate_offload_settle(&p->call);
 		migrate_offload_count_time(ktime_get_ns() - slot->start_ns);
+	}
 	if (copied) {
 		chunk->copied_folios++;
 		chunk->copied_pages += nr_pages;
@@ -432,6 +464,7 @@ static void pipeline_remap_ended(struct migrate_pipeline *p,
 			break;
 		pipeline_move_folio(p, chunk, slot);
 	}
+	migrate_offload_settle(&p->call);
 }
 
 /* Account for a chunk that has nothing unmapped any more */
@@ -441,6 +474,7 @@ static void pipeline_close_chunk(struct migrate_pipeline *p,
 	unsigned long bytes = chunk->copied_pages << PAGE_SHIFT;
 	struct migrator_stats *stats = p->state->m->stats;
 
+	migrate_offload_settle(&p->call);
 	migrate_offload_count(STAT_FOLIOS, chunk->copied_folios);
 	migrate_offload_count(STAT_BYTES, bytes);
 	atomic_long_add(chunk->copied_folios, &stats->folios);
@@ -596,6 +630,7 @@ static void pipeline_move_refused(struct migrate_pipeline *p,
 	for (slot = chunk->slots; slot < end; slot++)
 		if (!slot->submitted)
 			pipeline_move_folio(p, chunk, slot);
+	migrate_offload_settle(&p->call);
 }
 
 static void pipeline_submit_chunk(struct migrate_pipeline *p)
@@ -759,6 +794,7 @@ int __migrate_offload_pages(struct list_head *from, struct list_head *ret_folios
 			    new_folio_t get_new_folio,
 			    free_folio_t put_new_folio, unsigned long private,
 			    enum migrate_reason reason,
+			    struct migrate_sources *sources,
 			    struct migrate_offload_result *result)
 {
 	struct migrate_pipeline p = {
@@ -772,6 +808,7 @@ int __migrate_offload_pages(struct list_head *from, struct list_head *ret_folios
 			.put_new_folio = put_new_folio,
 			.private = private,
 			.reason = reason,
+			.sources = sources,
 			.to_linux = &p.to_linux,
 		},
 	};

@@ -200,30 +200,37 @@ const char *large_missing(void)
 	return NULL;
 }
 
-bool large_populate(char *addr, size_t size, int fd)
+/* @advice: about huge pages, for as long as this takes */
+static void fill_on_node0(char *addr, size_t size, int advice)
 {
-	const char *knob = fd < 0 ? THP_DIR "/enabled" : THP_DIR "/shmem_enabled";
-	const char *pmd_knob = fd < 0 ? PMD_DIR "/enabled" : PMD_DIR "/shmem_enabled";
 	unsigned long node0 = 1;
 
-	if (file_write(knob, fd < 0 ? "madvise" : "advise") ||
-	    file_write(pmd_knob, "never"))
-		return false;
 	if (syscall(SYS_set_mempolicy, MPOL_BIND, &node0, sizeof(node0) * 8))
 		err(1, "set_mempolicy");
-	madvise(addr, size, MADV_HUGEPAGE);
+	madvise(addr, size, advice);
 	large_fill(addr, 0, size);
 	/* They shall stay as they are */
 	madvise(addr, size, MADV_NOHUGEPAGE);
 	if (syscall(SYS_set_mempolicy, MPOL_DEFAULT, NULL, 0))
 		err(1, "set_mempolicy");
+}
+
+bool large_populate(char *addr, size_t size, int fd)
+{
+	const char *knob = fd < 0 ? THP_DIR "/enabled" : THP_DIR "/shmem_enabled";
+	const char *pmd_knob = fd < 0 ? PMD_DIR "/enabled" : PMD_DIR "/shmem_enabled";
+
+	if (file_write(knob, fd < 0 ? "madvise" : "advise") ||
+	    file_write(pmd_knob, "never"))
+		return false;
+	fill_on_node0(addr, size, MADV_HUGEPAGE);
 	/* The defaults */
 	file_write(knob, "never");
 	file_write(pmd_knob, "inherit");
 	return !large_pages_not_whole(addr, size);
 }
 
-char *large_alloc(size_t size, size_t align)
+static char *map_aligned(size_t size, size_t align)
 {
 	char *hole = mmap(NULL, size + 2 * align, PROT_NONE,
 			  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -234,5 +241,20 @@ char *large_alloc(size_t size, size_t align)
 	if (mmap(addr, size, PROT_READ | PROT_WRITE,
 		 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED)
 		err(1, "mmap");
+	return addr;
+}
+
+char *large_alloc(size_t size, size_t align)
+{
+	char *addr = map_aligned(size, align);
+
 	return large_populate(addr, size, -1) ? addr : NULL;
+}
+
+char *small_alloc(size_t size, size_t align)
+{
+	char *addr = map_aligned(size, align);
+
+	fill_on_node0(addr, size, MADV_NOHUGEPAGE);
+	return addr;
 }

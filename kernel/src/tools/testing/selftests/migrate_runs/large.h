@@ -34,6 +34,8 @@ const char *large_missing(void);
  * NULL if such folios could not be had. @align: a multiple of FOLIO
  */
 char *large_alloc(size_t size, size_t align);
+/* The same in folios of 4 KiB */
+char *small_alloc(size_t size, size_t align);
 /* Fault what is mapped there in, in folios of 64 KiB, and fill it */
 bool large_populate(char *addr, size_t size, int fd);
 

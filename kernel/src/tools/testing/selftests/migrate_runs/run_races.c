@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Large folios move again and again while others zap, write, protect, move,
- * copy and unmap them: whatever is in flight then, no byte is lost or comes
- * back, and no page is left over.
+ * Large and small folios move again and again while others zap, write, protect,
+ * move, copy and unmap them: whatever is in flight then, no byte is lost or
+ * comes back, and no page is left over.
  */
 #define _GNU_SOURCE
 #include "../kselftest_harness.h"
@@ -119,6 +119,7 @@ FIXTURE(race)
 FIXTURE_VARIANT(race)
 {
 	void (*act)(struct race *race, unsigned int *seed);
+	bool small;
 };
 
 FIXTURE_VARIANT_ADD(race, zap) { .act = zap };
@@ -127,6 +128,12 @@ FIXTURE_VARIANT_ADD(race, protect) { .act = protect };
 FIXTURE_VARIANT_ADD(race, fork) { .act = fork_and_write };
 FIXTURE_VARIANT_ADD(race, remap) { .act = remap };
 FIXTURE_VARIANT_ADD(race, unmap) { .act = unmap };
+FIXTURE_VARIANT_ADD(race, zap_small) { .act = zap, .small = true };
+FIXTURE_VARIANT_ADD(race, write_small) { .act = write_again, .small = true };
+FIXTURE_VARIANT_ADD(race, protect_small) { .act = protect, .small = true };
+FIXTURE_VARIANT_ADD(race, fork_small) { .act = fork_and_write, .small = true };
+FIXTURE_VARIANT_ADD(race, remap_small) { .act = remap, .small = true };
+FIXTURE_VARIANT_ADD(race, unmap_small) { .act = unmap, .small = true };
 
 FIXTURE_SETUP(race)
 {
@@ -134,7 +141,8 @@ FIXTURE_SETUP(race)
 
 	if (why)
 		SKIP(return, "%s", why);
-	self->race.addr = large_alloc(SIZE, PMD);
+	self->race.addr = variant->small ? small_alloc(SIZE, PMD) :
+					   large_alloc(SIZE, PMD);
 	if (!self->race.addr)
 		SKIP(return, "no folios of 64 KiB to be had");
 }
@@ -182,6 +190,70 @@ TEST_F(race, no_byte_is_lost)
 	EXPECT_EQ(0, self->race.wrong);
 	EXPECT_EQ(0, large_wrong(self->race.addr, 0, SIZE));
 	munmap(self->race.addr, SIZE);
+}
+
+#define BALANCING	"/proc/sys/kernel/numa_balancing"
+#define SCAN		"/sys/kernel/debug/sched/numa_balancing/"
+
+/* Linux makes pages inaccessible, to see who uses them; the others stay as they are */
+static const char *balance(void)
+{
+	if (file_write(SCAN "scan_delay_ms", "1") ||
+	    file_write(SCAN "scan_period_min_ms", "10") ||
+	    file_write(SCAN "scan_period_max_ms", "20") ||
+	    file_write(BALANCING, "1"))
+		return "no NUMA balancing";
+	return NULL;
+}
+
+static void balance_no_more(void)
+{
+	file_write(BALANCING, "0");
+	/* The defaults */
+	file_write(SCAN "scan_delay_ms", "1000");
+	file_write(SCAN "scan_period_max_ms", "60000");
+	file_write(SCAN "scan_period_min_ms", "1000");
+}
+
+/* What was written must be there the next time, whatever a TLB says */
+static void *count_up(void *arg)
+{
+	struct race *race = arg;
+	volatile uint64_t *word = (void *)race->addr;
+
+	for (uint64_t i = *word; !__atomic_load_n(&race->stop, __ATOMIC_RELAXED); i++) {
+		race->wrong += *word != i;
+		*word = i + 1;
+		race->rounds++;
+	}
+	return NULL;
+}
+
+/* Of two pages that move together, one is in a TLB; of the other Linux knows better */
+TEST(used_beside_inaccessible)
+{
+	const char *why = large_missing();
+	struct race race = {};
+	time_t end = time(NULL) + SECONDS;
+	long updates;
+	pthread_t thread;
+
+	if (!why)
+		why = balance();
+	if (why)
+		SKIP(return, "%s", why);
+	updates = stat_of("/proc/vmstat", "numa_pte_updates");
+	race.addr = small_alloc(SIZE, PMD);
+	ASSERT_EQ(0, pthread_create(&thread, NULL, count_up, &race));
+	for (int node = 1; time(NULL) < end; node = !node)
+		large_move(race.addr, 2 * PAGE, node);
+	race.stop = 1;
+	pthread_join(thread, NULL);
+	balance_no_more();
+	EXPECT_GT(race.rounds, 0);
+	EXPECT_EQ(0, race.wrong);
+	EXPECT_GT(stat_of("/proc/vmstat", "numa_pte_updates"), updates);
+	munmap(race.addr, SIZE);
 }
 
 TEST_HARNESS_MAIN

@@ -1,0 +1,312 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Folios that one page table maps are unmapped together, and so mapped again.
+ *
+ * Linux walks the reverse mapping for each folio, twice: a lock, a tree of VMAs,
+ * four levels of page tables, another lock. For small folios this is more than
+ * is done at their PTEs. Here a range of folios, in any order, has that once.
+ *
+ * Only what is simple: anonymous folios of one anon_vma, each mapped once and
+ * in whole, where only one VMA can map any of them. All else is left to the
+ * walk, folio by folio, and so is what turns out not to be simple once the
+ * locks are held.
+ *
+ * Why one VMA is all there is: the lock of the anon_vma keeps its tree as it is,
+ * and where the VMAs in it begin and end. Whoever copies or moves entries puts
+ * the VMA where they go into the tree first: so fork and mremap are seen here as
+ * a second VMA, for as long as entries may be in either, and only the walk looks
+ * at them in the order that mremap counts on. What happens to the entries of the
+ * one VMA, the lock of their table decides.
+ */
+#include <linux/jump_label.h>
+#include <linux/mm.h>
+#include <linux/mmu_notifier.h>
+#include <linux/rmap.h>
+#include <linux/sysctl.h>
+
+#include "../internal.h"
+#include "../migrate_runs.h"
+#include "migrate_bulk.h"
+
+/* The span of a range is at most so many times what it maps */
+#define SPARSE	4
+
+DEFINE_STATIC_KEY_FALSE(migrate_ranges_key);
+
+static struct ctl_table range_sysctls[] = {
+	{
+		.procname	= "migrate_ranges",
+		.data		= &migrate_ranges_key.key,
+		.maxlen		= sizeof(migrate_ranges_key),
+		.mode		= 0644,
+		.proc_handler	= proc_do_static_key,
+	},
+};
+
+static int __init migrate_range_init(void)
+{
+	register_sysctl_init("vm", range_sysctls);
+	return 0;
+}
+subsys_initcall(migrate_range_init);
+
+/* The folios of a range that are in one page table, which is locked */
+struct table {
+	struct vm_area_struct *vma;
+	pte_t *ptes;		/* from @start on */
+	spinlock_t *ptl;
+	unsigned long start;
+	unsigned long low;	/* where the folios are */
+	unsigned long high;
+};
+
+static unsigned long address_in(struct vm_area_struct *vma, struct folio *folio)
+{
+	return vma->vm_start +
+	       ((folio->index - vma->vm_pgoff) << PAGE_SHIFT);
+}
+
+/* A VMA that may map what is there, if no other may; NULL: none or several */
+static struct vm_area_struct *only_vma(struct anon_vma *anon_vma, pgoff_t first,
+				       pgoff_t last)
+{
+	struct anon_vma_chain *avc;
+
+	avc = anon_vma_interval_tree_iter_first(&anon_vma->rb_root, first, last);
+	if (!avc || anon_vma_interval_tree_iter_next(avc, first, last))
+		return NULL;
+	return avc->vma;
+}
+
+static pgoff_t pgoff_in(struct vm_area_struct *vma, unsigned long addr)
+{
+	return vma->vm_pgoff + ((addr - vma->vm_start) >> PAGE_SHIFT);
+}
+
+/* Is there little between the folios? Who is told of a range is told of all. */
+static bool is_dense(unsigned long low, unsigned long high, unsigned long bytes)
+{
+	return high - low <= SPARSE * bytes;
+}
+
+/*
+ * Find where the first folios are, as many as one table maps. Return: how many;
+ * none if this is not simple.
+ */
+static unsigned int table_find(struct table *t, struct anon_vma *anon_vma,
+			       struct folio **folios, unsigned int nr)
+{
+	struct folio *folio = folios[0];
+	unsigned long addr, low, high, limit, bytes = 0;
+	struct vm_area_struct *vma;
+	unsigned int i;
+
+	vma = only_vma(anon_vma, folio->index,
+		       folio->index + folio_nr_pages(folio) - 1);
+	/* See try_to_migrate() for temporary stacks; and mlock wants a walk */
+	if (!vma || vma_is_temporary_stack(vma) || (vma->vm_flags & VM_LOCKED) ||
+	    folio->index < vma->vm_pgoff)
+		return 0;
+
+	addr = address_in(vma, folio);
+	t->vma = vma;
+	t->start = max(addr & PMD_MASK, vma->vm_start);
+	t->low = addr;
+	t->high = addr;
+	limit = pmd_addr_end(addr, vma->vm_end);
+	for (i = 0; i < nr; i++) {
+		if (folios[i]->index < vma->vm_pgoff)
+			break;
+		addr = address_in(vma, folios[i]);
+		bytes += folio_size(folios[i]);
+		low = min(t->low, addr);
+		high = max(t->high, addr + folio_size(folios[i]));
+		if (low < t->start || high > limit || !is_dense(low, high, bytes))
+			break;
+		t->low = low;
+		t->high = high;
+	}
+	if (i && !only_vma(anon_vma, pgoff_in(vma, t->low),
+			   pgoff_in(vma, t->high - PAGE_SIZE)))
+		return 0;
+	return i;
+}
+
+static bool table_lock(struct table *t)
+{
+	struct mm_struct *mm = t->vma->vm_mm;
+	pmd_t *pmd = mm_find_pmd(mm, t->low);
+
+	t->ptes = pmd ? pte_offset_map_lock(mm, pmd, t->start, &t->ptl) : NULL;
+	return t->ptes;
+}
+
+static void table_unlock(struct table *t)
+{
+	pte_unmap_unlock(t->ptes, t->ptl);
+}
+
+static pte_t *table_pte(struct table *t, unsigned long addr)
+{
+	return t->ptes + ((addr - t->start) >> PAGE_SHIFT);
+}
+
+/*
+ * What the flush of several runs has to know of them, as of one: accessible if
+ * any was, and else no TLB has any of them; dirty if any of those was.
+ */
+static pte_t merge_ptes(struct mm_struct *mm, pte_t a, pte_t b)
+{
+	if (!pte_accessible(mm, b))
+		return a;
+	if (!pte_accessible(mm, a))
+		return b;
+	return pte_dirty(b) ? b : a;
+}
+
+/* Return: how many of the first folios were unmapped */
+static unsigned int table_unmap(struct table *t, struct anon_vma *anon_vma,
+				struct folio **folios, unsigned int nr)
+{
+	unsigned long low = ULONG_MAX, high = 0, addr;
+	pte_t pte, all;
+	unsigned int i;
+
+	if (!table_lock(t))
+		return 0;
+	for (i = 0; i < nr; i++) {
+		/* Nobody can map it a second time but from here */
+		if (folio_mapcount(folios[i]) != folio_nr_pages(folios[i]))
+			break;
+		addr = address_in(t->vma, folios[i]);
+		if (!migrate_unmap_whole(t->vma, addr, table_pte(t, addr),
+					 folios[i], &pte))
+			break;
+		get_anon_vma(anon_vma);
+		all = i ? merge_ptes(t->vma->vm_mm, all, pte) : pte;
+		low = min(low, addr);
+		high = max(high, addr + folio_size(folios[i]));
+	}
+	if (i)
+		migrate_flush_run(t->vma, low, high, all, TTU_BATCH_FLUSH);
+	table_unlock(t);
+	return i;
+}
+
+/**
+ * migrate_range_unmap() - put migration entries where folios are mapped
+ * @folios: locked folios, for each of which migrate_range_fits() of the first
+ * @nr: how many
+ *
+ * Does not wait for the lock of the reverse mapping.
+ *
+ * Return: how many of the first folios were unmapped: none if they are not as
+ * simple as they looked. Each of them has a reference to its anon_vma.
+ */
+unsigned int migrate_range_unmap(struct folio **folios, unsigned int nr)
+{
+	struct rmap_walk_control rwc = { .try_lock = true };
+	struct mmu_notifier_range range;
+	struct anon_vma *anon_vma;
+	unsigned int i;
+	struct table t;
+
+	anon_vma = folio_lock_anon_vma_read(folios[0], &rwc);
+	if (!anon_vma)
+		return 0;
+	/* Their mappings were looked at before they were locked */
+	for (i = 1; i < nr; i++)
+		if (folio_anon_vma(folios[i]) != anon_vma)
+			break;
+	nr = table_find(&t, anon_vma, folios, i);
+	if (nr) {
+		mmu_notifier_range_init(&range, MMU_NOTIFY_CLEAR, 0,
+					t.vma->vm_mm, t.low, t.high);
+		mmu_notifier_invalidate_range_start(&range);
+		nr = table_unmap(&t, anon_vma, folios, nr);
+		mmu_notifier_invalidate_range_end(&range);
+	}
+	anon_vma_unlock_read(anon_vma);
+	return nr;
+}
+
+/* Return: how many of the first folios are mapped again */
+static unsigned int table_restore(struct table *t, struct folio **srcs,
+				  struct folio **dsts, unsigned int nr)
+{
+	unsigned int i;
+
+	if (!table_lock(t))
+		return 0;
+	for (i = 0; i < nr; i++) {
+		unsigned long addr = address_in(t->vma, dsts[i]);
+
+		if (!migrate_restore_whole(t->vma, addr, table_pte(t, addr),
+					   srcs[i], dsts[i]))
+			break;
+	}
+	table_unlock(t);
+	return i;
+}
+
+/* As many as possible of the first ones. Return: how many, at least one */
+static unsigned int restore_some(struct folio **srcs, struct folio **dsts,
+				 unsigned int nr)
+{
+	struct anon_vma *anon_vma = folio_anon_vma(dsts[0]);
+	unsigned int i, done;
+	struct table t;
+
+	for (i = 1; i < nr; i++)
+		if (dsts[i]->mapping != dsts[0]->mapping)
+			break;
+	anon_vma_lock_read(anon_vma);
+	done = table_find(&t, anon_vma, dsts, i);
+	if (done)
+		done = table_restore(&t, srcs, dsts, done);
+	anon_vma_unlock_read(anon_vma);
+	if (done)
+		return done;
+	remove_migration_ptes(srcs[0], dsts[0], 0);
+	return 1;
+}
+
+/**
+ * migrate_range_restore() - map folios where their sources were mapped
+ * @srcs: the sources
+ * @dsts: the destinations: anonymous folios, locked, their anon_vma referenced
+ * @nr: how many
+ */
+void migrate_range_restore(struct folio **srcs, struct folio **dsts,
+			   unsigned int nr)
+{
+	unsigned int i;
+
+	for (i = 0; i < nr; )
+		i += restore_some(srcs + i, dsts + i, nr - i);
+}
+
+/**
+ * migrate_range_fits() - can this folio be in a range with another?
+ * @first: the other, or the folio itself
+ * @folio: the folio, isolated
+ *
+ * Said before any lock is taken: mapping, map count and entries are looked at
+ * again. That a folio is in swap cache, or mlocked, can only become true by
+ * those who isolate it, or map it a second time.
+ */
+bool migrate_range_fits(struct folio *first, struct folio *folio)
+{
+	if (!folio_test_anon(folio) || folio_test_ksm(folio) ||
+	    READ_ONCE(folio->mapping) != READ_ONCE(first->mapping) ||
+	    folio->index / PTRS_PER_PTE != first->index / PTRS_PER_PTE)
+		return false;
+	if (folio_test_hugetlb(folio) || folio_is_zone_device(folio) ||
+	    folio_test_swapcache(folio) || folio_test_mlocked(folio))
+		return false;
+	if (folio_mapcount(folio) != folio_nr_pages(folio))
+		return false;
+	return !folio_test_large(folio) ||
+	       (!folio_entire_mapcount(folio) && folio_order(folio) > 1 &&
+		data_race(list_empty(&folio->_deferred_list)));
+}
