@@ -49,5 +49,6 @@ def test_every_option_of_ferry_is_in_a_fragment_or_selected() -> None:
         "CONFIG_MIGRATE_OFFLOAD",
         "CONFIG_MIGRATE_OFFLOAD_MTCOPY_CPUS",
         "CONFIG_ARCH_BATCHED_UNMAP_FLUSHES_MM",
+        "CONFIG_MIGRATE_RANGES",
     }
     assert kbuild.own_options() - config.merge(fragments).keys() <= selected

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Which folios of a batch are unmapped together, and which mapped again together.
+ * Which folios of a batch are unmapped together, and which then mapped together.
  *
  * Before a batch is unmapped folio by folio, those are taken off its list that
  * can be unmapped in ranges. When they have moved they are not mapped at once,
@@ -97,7 +97,7 @@ static void put_dsts(struct folio **dsts, unsigned int nr,
 	}
 }
 
-/* Folios that fit with each other; the destinations of those that stay are put back */
+/* Folios that fit with each other. What is got for those that stay is put back. */
 static void unmap_range(struct folio **srcs, struct folio **dsts,
 			unsigned int nr, free_folio_t put_new_folio,
 			unsigned long private, struct list_head *unmapped,
@@ -144,7 +144,7 @@ void migrate_unmap_ranges(struct list_head *from, new_folio_t get_new_folio,
 			nr = 0;
 			cond_resched_tasks_rcu_qs();
 		}
-		if (!migrate_range_fits(folio, folio))
+		if (!nr && !migrate_range_fits(folio, folio))
 			continue;
 		srcs[nr] = folio;
 		dsts[nr] = get_new_folio(folio, private);

@@ -50,13 +50,11 @@ static int __init migrate_range_init(void)
 }
 subsys_initcall(migrate_range_init);
 
-/* The folios of a range that are in one page table, which is locked */
+/* Where the folios of a range are: in one page table */
 struct table {
 	struct vm_area_struct *vma;
-	pte_t *ptes;		/* from @start on */
-	spinlock_t *ptl;
-	unsigned long start;
-	unsigned long low;	/* where the folios are */
+	unsigned long start;	/* of what the VMA has of the table */
+	unsigned long low;	/* of the folios */
 	unsigned long high;
 };
 
@@ -132,23 +130,9 @@ static unsigned int table_find(struct table *t, struct anon_vma *anon_vma,
 	return i;
 }
 
-static bool table_lock(struct table *t)
+static pte_t *table_pte(const struct table *t, pte_t *ptes, unsigned long addr)
 {
-	struct mm_struct *mm = t->vma->vm_mm;
-	pmd_t *pmd = mm_find_pmd(mm, t->low);
-
-	t->ptes = pmd ? pte_offset_map_lock(mm, pmd, t->start, &t->ptl) : NULL;
-	return t->ptes;
-}
-
-static void table_unlock(struct table *t)
-{
-	pte_unmap_unlock(t->ptes, t->ptl);
-}
-
-static pte_t *table_pte(struct table *t, unsigned long addr)
-{
-	return t->ptes + ((addr - t->start) >> PAGE_SHIFT);
+	return ptes + ((addr - t->start) >> PAGE_SHIFT);
 }
 
 /*
@@ -165,31 +149,36 @@ static pte_t merge_ptes(struct mm_struct *mm, pte_t a, pte_t b)
 }
 
 /* Return: how many of the first folios were unmapped */
-static unsigned int table_unmap(struct table *t, struct anon_vma *anon_vma,
+static unsigned int table_unmap(const struct table *t, struct anon_vma *anon_vma,
 				struct folio **folios, unsigned int nr)
 {
 	unsigned long low = ULONG_MAX, high = 0, addr;
-	pte_t pte, all;
+	struct mm_struct *mm = t->vma->vm_mm;
+	pmd_t *pmd = mm_find_pmd(mm, t->low);
+	pte_t *ptes, pte, all;
+	spinlock_t *ptl;
 	unsigned int i;
 
-	if (!table_lock(t))
+	ptes = pmd ? pte_offset_map_lock(mm, pmd, t->start, &ptl) : NULL;
+	if (!ptes)
 		return 0;
 	for (i = 0; i < nr; i++) {
 		/* Nobody can map it a second time but from here */
 		if (folio_mapcount(folios[i]) != folio_nr_pages(folios[i]))
 			break;
 		addr = address_in(t->vma, folios[i]);
-		if (!migrate_unmap_whole(t->vma, addr, table_pte(t, addr),
-					 folios[i], &pte))
+		if (!migrate_unmap_whole(t->vma, addr,
+					 table_pte(t, ptes, addr), folios[i],
+					 &pte))
 			break;
 		get_anon_vma(anon_vma);
-		all = i ? merge_ptes(t->vma->vm_mm, all, pte) : pte;
+		all = i ? merge_ptes(mm, all, pte) : pte;
 		low = min(low, addr);
 		high = max(high, addr + folio_size(folios[i]));
 	}
 	if (i)
 		migrate_flush_run(t->vma, low, high, all, TTU_BATCH_FLUSH);
-	table_unlock(t);
+	pte_unmap_unlock(ptes, ptl);
 	return i;
 }
 
@@ -231,21 +220,27 @@ unsigned int migrate_range_unmap(struct folio **folios, unsigned int nr)
 }
 
 /* Return: how many of the first folios are mapped again */
-static unsigned int table_restore(struct table *t, struct folio **srcs,
+static unsigned int table_restore(const struct table *t, struct folio **srcs,
 				  struct folio **dsts, unsigned int nr)
 {
+	struct mm_struct *mm = t->vma->vm_mm;
+	pmd_t *pmd = mm_find_pmd(mm, t->low);
+	spinlock_t *ptl;
 	unsigned int i;
+	pte_t *ptes;
 
-	if (!table_lock(t))
+	ptes = pmd ? pte_offset_map_lock(mm, pmd, t->start, &ptl) : NULL;
+	if (!ptes)
 		return 0;
 	for (i = 0; i < nr; i++) {
 		unsigned long addr = address_in(t->vma, dsts[i]);
 
-		if (!migrate_restore_whole(t->vma, addr, table_pte(t, addr),
-					   srcs[i], dsts[i]))
+		if (!migrate_restore_whole(t->vma, addr,
+					   table_pte(t, ptes, addr), srcs[i],
+					   dsts[i]))
 			break;
 	}
-	table_unlock(t);
+	pte_unmap_unlock(ptes, ptl);
 	return i;
 }
 
@@ -294,6 +289,8 @@ void migrate_range_restore(struct folio **srcs, struct folio **dsts,
  * Said before any lock is taken: mapping, map count and entries are looked at
  * again. That a folio is in swap cache, or mlocked, can only become true by
  * those who isolate it, or map it a second time.
+ *
+ * Return: true if it looks so.
  */
 bool migrate_range_fits(struct folio *first, struct folio *folio)
 {
@@ -306,7 +303,10 @@ bool migrate_range_fits(struct folio *first, struct folio *folio)
 		return false;
 	if (folio_mapcount(folio) != folio_nr_pages(folio))
 		return false;
-	return !folio_test_large(folio) ||
-	       (!folio_entire_mapcount(folio) && folio_order(folio) > 1 &&
-		data_race(list_empty(&folio->_deferred_list)));
+	if (!folio_test_large(folio))
+		return true;
+	if (folio_entire_mapcount(folio) || folio_order(folio) < 2)
+		return false;
+	/* It may be queued to be split at any moment, and is so later if not now */
+	return data_race(list_empty(&folio->_deferred_list));
 }
