@@ -92,17 +92,20 @@ void migrate_offload_undo(const struct migrate_call *call, struct folio *src,
 /* So many folios may be unmapped in one step */
 #define MIGRATE_OFFLOAD_STEP	16
 
-#ifdef CONFIG_MIGRATE_BULK
+#ifdef CONFIG_MIGRATE_RANGES
 /* So many are unmapped in one step at most, as things are */
 unsigned int migrate_offload_step(void);
-/* Folios that were moved may not be accessible, nor freed, before this */
-void migrate_offload_settle(const struct migrate_call *call);
 #else
 static inline unsigned int migrate_offload_step(void)
 {
 	return 1;
 }
+#endif
 
+#ifdef CONFIG_MIGRATE_BULK
+/* Folios that were moved may not be accessible, nor freed, before this */
+void migrate_offload_settle(const struct migrate_call *call);
+#else
 static inline void migrate_offload_settle(const struct migrate_call *call)
 {
 }
