@@ -74,7 +74,8 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         report.write_json(path, as_json(measured, args.kvm))
     if args.json != "-":
-        report.show(report.table(measured.rows, f"{where.name}: {plan.size} per run, {plan.call}"))
+        name = f"{where.name} with ranges" if args.ranges else where.name
+        report.show(report.table(measured.rows, f"{name}: {plan.size} per run, {plan.call}"))
     return 0
 
 
