@@ -338,9 +338,22 @@ TEST_F(folios, shuffled)
 	munmap(to, SIZE);
 }
 
+/* Each CPU puts off to unlock pages, and to add its part of a statistic */
+static void settle(void)
+{
+	file_write("/proc/sys/vm/drop_caches", "1");
+	file_write("/proc/sys/vm/stat_refresh", "1");
+}
+
+static long locked_kb(void)
+{
+	settle();
+	return stat_of("/proc/meminfo", "Mlocked:");
+}
+
 TEST_F(folios, locked)
 {
-	long before = stat_of("/proc/meminfo", "Mlocked:");
+	long before = locked_kb();
 
 	ASSERT_EQ(0, mlock(self->addr, SIZE));
 	for (int node = 1; node >= 0; node--) {
@@ -351,9 +364,7 @@ TEST_F(folios, locked)
 	}
 	munmap(self->addr, SIZE);
 	self->addr = NULL;
-	/* Drains what CPUs put off to unlock */
-	ASSERT_EQ(0, file_write("/proc/sys/vm/drop_caches", "1"));
-	EXPECT_EQ(before, stat_of("/proc/meminfo", "Mlocked:"));
+	EXPECT_EQ(before, locked_kb());
 }
 
 /* Whom the kernel has pinned for I/O stays, and nothing of it is lost */
@@ -416,16 +427,6 @@ static long node_pages(int node, const char *what)
 
 	snprintf(path, sizeof(path), "/sys/devices/system/node/node%d/vmstat", node);
 	return stat_of(path, what);
-}
-
-static void settle(void)
-{
-	FILE *refresh = fopen("/proc/sys/vm/stat_refresh", "w");
-
-	if (refresh) {
-		fputs("1", refresh);
-		fclose(refresh);
-	}
 }
 
 /* 64 MiB, so that what others do meanwhile is little beside it */
