@@ -52,17 +52,18 @@ def run(args: argparse.Namespace) -> int:
         report.check_writable(place)
     found, kernels = steps.measure(plan)
     known = provenance.of_vms(plan.machine, kernels)
+    how = ", with ranges" if plan.ranges else ""
     if args.json:
         report.write_json(path, {"provenance": known, **as_json(plan, found)})
     if picture:
         origin = provenance.short(known)
-        plot.steps(found, picture, f"Instructions per folio, {plan.call}, {plan.size}", origin)
+        plot.steps(found, picture, f"Instructions per folio, {plan.call}, {plan.size}{how}", origin)
     if args.json != "-":
         for folio in plan.folios:
             kib = bench.parse_size(folio) // 1024
             here = [each for each in found if each.folio_kib == kib]
-            report.show(_steps(folio, here))
-            report.show(_functions(folio, here, args.functions))
+            report.show(_steps(folio + how, here))
+            report.show(_functions(folio + how, here, args.functions))
     return 0
 
 
@@ -97,7 +98,7 @@ def _table(title: str, first: str, found: list[steps.Breakdown]) -> Table:
 
 
 def _steps(folio: str, found: list[steps.Breakdown]) -> Table:
-    table = _table(f"Instructions per {folio} folio, by step (icount, 1 CPU)", "step", found)
+    table = _table(f"Instructions per folio of {folio}, by step (icount, 1 CPU)", "step", found)
     columns = [each.by_step() for each in found]
     for step in steps.STEPS:
         if any(column[step] >= 1 for column in columns):
@@ -108,7 +109,7 @@ def _steps(folio: str, found: list[steps.Breakdown]) -> Table:
 
 
 def _functions(folio: str, found: list[steps.Breakdown], most: int) -> Table:
-    table = _table(f"Instructions per {folio} folio, by function", "function", found)
+    table = _table(f"Instructions per folio of {folio}, by function", "function", found)
     columns = [each.by_function() for each in found]
     dearest: dict[str, float] = {}
     for column in columns:
