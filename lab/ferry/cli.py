@@ -25,6 +25,7 @@ from ferry.commands import (
     table,
     test,
     tools,
+    torture,
     vm,
 )  # fmt: skip
 from ferry.errors import FerryError
@@ -54,6 +55,7 @@ COMMANDS: tuple[Command, ...] = (
     kernel,
     server,
     tools,
+    torture,
     test,
     lint,
 )

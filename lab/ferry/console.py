@@ -19,7 +19,7 @@ _COMPLAINT = re.compile(
             r"Oops: ",
             r"Kernel panic",
             r"UBSAN: ",
-            r"DMA-API: .*(?:device driver|cacheline|leak|ERROR)",
+            r"DMA-API: .*(?:device driver|cacheline(?! tracking ENOMEM)|leak|ERROR)",
             r"INFO: task .* blocked for more than",
             r"INFO: .* (?:detected stalls|self-detected stall)",
             r"rcu: INFO: .*stall",

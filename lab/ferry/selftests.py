@@ -25,14 +25,14 @@ PROGRAMS = {
     # Once more what moves anonymous memory, where folios are unmapped in ranges.
     "ranges": (
         *("data", "concurrent", "extra_refs", "faults", "memory", "move_calls"),
-        *("run_state", "run_races", "run_files", "poison"),
+        *("run_state", "run_races", "run_files", "torture", "poison"),
     ),
-    "movable": ("callers",),
+    "movable": ("callers", "torture"),
     "cxl": ("callers",),
 }
 KUNIT = "/sys/kernel/debug/kunit"
 TEST_S = 400
-_SHOW = "sed 's/^/| /' >&3"
+SHOW = "sed 's/^/| /' >&3"
 
 
 def build(kernel: Kernel) -> list[Path]:
@@ -61,14 +61,14 @@ def script(kunit: bool, programs: list[Path]) -> str:
         lines += [f"modprobe {name} || fail 'cannot load {name}'" for name in MODULES]
         lines += [
             f"for suite in {KUNIT}/*; do step KUnit ${{suite##*/}}",
-            f'echo "suite ${{suite##*/}}" >&3; {_SHOW} <$suite/results; done',
+            f'echo "suite ${{suite##*/}}" >&3; {SHOW} <$suite/results; done',
             f"modprobe -r {' '.join(MODULES[::-1])} || fail 'the modules cannot be unloaded'",
         ]
     for program in programs:
         lines += [
             f"step kselftest {program.name}",
             f"echo 'suite {program.name}' >&3",
-            f"timeout -k 5 {TEST_S} {shlex.quote(str(program))} 2>&1 </dev/null | {_SHOW}",
+            f"timeout -k 5 {TEST_S} {shlex.quote(str(program))} 2>&1 </dev/null | {SHOW}",
         ]
     return "\n".join(["cd /dev/shm", *lines])
 

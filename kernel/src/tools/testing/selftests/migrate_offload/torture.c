@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * torture [-s SECONDS] [-l] [CLASS...]: run the campaign's classes (-l: list
+ * them), each for so long (default: 2), with dcbm on four channels of softdma.
+ *
+ * A class passes if no byte was wrong, every process ended in time, the engine
+ * moved memory, trouble struck, and the engine can be unloaded at the end.
+ * Before its result each prints what it did:
+ *
+ *	# CLASS seconds folios pages struck bytes kind refs busy error left quarantined
+ *
+ * folios: moved by the engine. pages: moved by the kernel, the engine's
+ * included. bytes: compared. kind to left: folios that the engine did not
+ * move, by cause, as in stats/. quarantined: bytes that were kept for a stuck
+ * engine until it let go.
+ */
+#define _GNU_SOURCE
+#include <err.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "offload.h"
+#include "region.h"
+#include "torture.h"
+
+#define MAX_PROCESSES	16
+#define END_S		120	/* until all have ended */
+
+int torture_nodes[2];
+
+static const struct torture_class *running;
+static struct torture_tally *tally;
+static pid_t processes[MAX_PROCESSES];
+static int nr_processes;
+
+static const struct torture_class nothing[] = {
+	{ .name = "nothing" },
+	{}
+};
+
+static const struct torture_class *const all[] = {
+	nothing, torture_engine, torture_machine, torture_memory,
+};
+
+long torture_mistake(long nr, const char *format, ...)
+{
+	va_list args;
+
+	if (!nr)
+		return 0;
+	va_start(args, format);
+	/* One write: others print, too */
+	flockfile(stdout);
+	printf("# %s: ", running->name);
+	vprintf(format, args);
+	printf("\n");
+	fflush(stdout);
+	funlockfile(stdout);
+	va_end(args);
+	return nr;
+}
+
+/* --- processes --- */
+
+static bool child(void)
+{
+	pid_t pid;
+
+	fflush(stdout);
+	pid = fork();
+	if (pid < 0)
+		err(1, "fork");
+	if (pid) {
+		processes[nr_processes++] = pid;
+		return false;
+	}
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	srand(time(NULL) ^ getpid());
+	return true;
+}
+
+static void *keep_moving(void *unused)
+{
+	unsigned long nodes[2] = { 1UL << torture_nodes[0],
+				   1UL << torture_nodes[1] };
+
+	for (int i = 0; !tally->over; i = !i)
+		syscall(SYS_migrate_pages, 0, 64UL, &nodes[i], &nodes[!i]);
+	return unused;
+}
+
+static void keep_striking(const struct torture_class *class)
+{
+	pthread_t mover;
+
+	if (class->moved && pthread_create(&mover, NULL, keep_moving, NULL))
+		err(1, "pthread_create");
+	while (!tally->over) {
+		tally->mistakes += class->strike();
+		tally->strikes++;
+		usleep(class->pause_ms * 1000);
+	}
+	if (class->moved)
+		pthread_join(mover, NULL);
+}
+
+/* How many did not end well, or did not end */
+static long end_all(void)
+{
+	long mistakes = 0;
+	int status, ended;
+
+	tally->over = true;
+	for (int ms = 0; nr_processes; ms += 10) {
+		ended = -1;
+		for (int i = 0; i < nr_processes && ended < 0; i++)
+			if (waitpid(processes[i], &status, WNOHANG) > 0)
+				ended = i;
+		if (ended >= 0) {
+			processes[ended] = processes[--nr_processes];
+			mistakes += torture_mistake(!!status,
+						    "a process ended with status %#x",
+						    status);
+		} else if (ms > END_S * 1000) {
+			mistakes += torture_mistake(nr_processes,
+						    "%d processes do not end",
+						    nr_processes);
+			while (nr_processes)
+				kill(processes[--nr_processes], SIGKILL);
+		} else {
+			usleep(10000);
+		}
+	}
+	return mistakes;
+}
+
+/* --- a class --- */
+
+/* Pages that were moved since boot */
+static long pages_moved(void)
+{
+	FILE *f = fopen("/proc/vmstat", "r");
+	char line[128];
+	long nr = 0;
+
+	while (f && fgets(line, sizeof(line), f))
+		sscanf(line, "pgmigrate_success %ld", &nr);
+	if (f)
+		fclose(f);
+	return nr;
+}
+
+static const char *set_up(const struct torture_class *class)
+{
+	const char *why;
+
+	why = offload_use_dcbm("channels=4 ring=64", "timeout_ms=500 queue_depth=32");
+	if (why)
+		return why;
+	offload_set("reasons", "all");
+	offload_set("min_bytes", "4096");
+	if (class->impatient)
+		offload_set("deadline_ms", "0");
+	return class->begin ? class->begin() : NULL;
+}
+
+/* The engine can be unloaded only once it has nothing of what it was given */
+static void tear_down(const struct torture_class *class)
+{
+	if (class->end)
+		class->end();
+	offload_reset();
+	offload_unload();
+}
+
+static void torture(const struct torture_class *class, unsigned int seconds)
+{
+	struct offload_stats before, grew;
+	long pages, mistakes, struck;
+	const char *why;
+
+	running = class;
+	why = set_up(class);
+	if (why) {
+		tear_down(class);
+		ksft_test_result_skip("%s: %s\n", class->name, why);
+		return;
+	}
+	memset(tally, 0, sizeof(*tally));
+	before = offload_stats(NULL);
+	pages = pages_moved();
+	for (size_t i = 0; i < torture_loads(); i++) {
+		if (child()) {
+			torture_load(tally, i);
+			_exit(0);
+		}
+	}
+	if (class->strike && child()) {
+		keep_striking(class);
+		_exit(0);
+	}
+	sleep(seconds);
+	mistakes = end_all() + tally->mistakes;
+	struck = class->struck ? class->struck() : tally->strikes;
+	tear_down(class);
+	grew = offload_stats(&before);
+	printf("# %s seconds=%u folios=%ld pages=%ld struck=%ld bytes=%ld",
+	       class->name, seconds, grew.folios, pages_moved() - pages, struck,
+	       tally->bytes);
+	printf(" kind=%ld refs=%ld busy=%ld error=%ld left=%ld quarantined=%ld\n",
+	       grew.fallback_kind, grew.fallback_refs, grew.fallback_busy,
+	       grew.fallback_error, grew.left, grew.quarantined_bytes);
+	mistakes += torture_mistake(!grew.folios, "the engine moved nothing");
+	mistakes += torture_mistake((class->strike || class->struck) && !struck,
+				    "nothing struck");
+	ksft_test_result(!mistakes, "%s\n", class->name);
+}
+
+/* --- which of them --- */
+
+static bool chosen(const struct torture_class *class, char **names)
+{
+	if (!*names)
+		return true;
+	for (; *names; names++)
+		if (!strcmp(class->name, *names))
+			return true;
+	return false;
+}
+
+static unsigned int for_each(char **names, unsigned int seconds,
+			     void (*what)(const struct torture_class *, unsigned int))
+{
+	unsigned int nr = 0;
+
+	for (size_t i = 0; i < ARRAY_SIZE(all); i++) {
+		for (const struct torture_class *c = all[i]; c->name; c++) {
+			if (!chosen(c, names))
+				continue;
+			nr++;
+			if (what)
+				what(c, seconds);
+		}
+	}
+	return nr;
+}
+
+static void show(const struct torture_class *class, unsigned int seconds)
+{
+	(void)seconds;
+	puts(class->name);
+}
+
+int main(int argc, char **argv)
+{
+	unsigned int seconds = 2, nr;
+	int option;
+
+	while ((option = getopt(argc, argv, "s:l")) != -1) {
+		if (option == 'l')
+			return !for_each(argv + optind, 0, show);
+		seconds = option == 's' ? atoi(optarg) : 0;
+		if (!seconds || seconds > 86400)
+			errx(1, "usage: torture [-l] [-s SECONDS] [CLASS...]");
+	}
+	nr = for_each(argv + optind, 0, NULL);
+	if (!nr || (optind < argc && nr != (unsigned int)(argc - optind)))
+		errx(1, "no such class; torture -l lists them");
+	ksft_print_header();
+	if (access(OFFLOAD_DIR, F_OK))
+		ksft_exit_skip("this kernel has no %s\n", OFFLOAD_DIR);
+	if (!nodes_find(torture_nodes))
+		ksft_exit_skip("one node with memory only\n");
+	tally = mmap(NULL, sizeof(*tally), PROT_READ | PROT_WRITE,
+		     MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (tally == MAP_FAILED)
+		err(1, "mmap");
+	ksft_set_plan(nr);
+	for_each(argv + optind, seconds, torture);
+	ksft_finished();
+}

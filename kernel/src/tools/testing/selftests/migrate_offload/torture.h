@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * A campaign: memory of several processes moves all the time, its contents are
+ * checked all the time, and meanwhile a class of trouble strikes.
+ */
+#ifndef MIGRATE_OFFLOAD_TORTURE_H
+#define MIGRATE_OFFLOAD_TORTURE_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "offload.h"
+#include "region.h"
+
+struct torture_class {
+	const char *name;
+	/* Before memory moves: the unmet need, or NULL. May be missing. */
+	const char *(*begin)(void);
+	/*
+	 * Again and again, in a process of its own: the number of mistakes.
+	 * May be missing.
+	 */
+	long (*strike)(void);
+	/* The process of strike() is moved from node to node meanwhile */
+	bool moved;
+	/* How often trouble struck since begin(); if missing, each strike() */
+	long (*struck)(void);
+	/* Once nothing moves any more. May be missing. */
+	void (*end)(void);
+	unsigned int pause_ms;	/* between strikes */
+	bool impatient;		/* the deadlines are those of a user */
+};
+
+/* Each ends with one that has no name */
+extern const struct torture_class torture_engine[];
+extern const struct torture_class torture_machine[];
+extern const struct torture_class torture_memory[];
+
+/* In memory that all processes share */
+struct torture_tally {
+	atomic_bool over;
+	atomic_long bytes;	/* compared with what they should be */
+	atomic_long strikes;
+	atomic_long mistakes;
+};
+
+/* The two nodes between which all memory moves */
+extern int torture_nodes[2];
+
+/* Say what is wrong, once for each, and count it */
+__printf(2, 3)
+long torture_mistake(long nr, const char *format, ...);
+
+/* How many kinds of load there are */
+size_t torture_loads(void);
+/* Move memory of kind @i, and check it, until it is over */
+void torture_load(struct torture_tally *tally, size_t i);
+
+/* A region; if folios of this size cannot be had, it is made of others */
+void torture_create(struct region *r, enum backing kind, size_t folio,
+		    size_t size, int node);
+
+#endif /* MIGRATE_OFFLOAD_TORTURE_H */

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The load of a campaign: a region whose every word is rewritten in each
+ * round, moved there and back while a thread writes to each of its pages, and
+ * then compared word by word.
+ */
+#define _GNU_SOURCE
+#include <err.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include "offload.h"
+#include "region.h"
+#include "torture.h"
+
+#define LIFE	32	/* rounds, then large folios are made anew */
+
+static const struct load {
+	const char *name;
+	enum backing backing;
+	enum mover mover;
+	size_t folio;
+	size_t size;
+} loads[] = {
+	{ "small", ANON, MOVE_PAGES, PAGE, 2 * MIB },
+	{ "middle", ANON, MBIND, 64 * KIB, 1 * MIB },
+	{ "huge", ANON, MIGRATE_PAGES, PMD, 4 * MIB },
+	{ "memfd", MEMFD, MOVE_PAGES, PAGE, 512 * KIB },
+	{ "file", EXT4, MOVE_PAGES, 0, 512 * KIB },
+};
+
+size_t torture_loads(void)
+{
+	return ARRAY_SIZE(loads);
+}
+
+/* Adds one to a word of each page again and again */
+struct writer {
+	pthread_t thread;
+	const struct region *region;
+	atomic_bool stop;
+	uint64_t rounds;
+	long wrong;
+};
+
+static uint64_t *word_of(const struct region *r, size_t page)
+{
+	/* Another one in each page, so that no part of a copy is special */
+	return (uint64_t *)(r->addr + page * PAGE + page * 520 % PAGE);
+}
+
+static uint64_t first_of(const struct region *r, size_t page)
+{
+	return region_word(r, (char *)word_of(r, page) - r->addr);
+}
+
+static void *write_all(void *arg)
+{
+	struct writer *w = arg;
+
+	for (; !w->stop; w->rounds++) {
+		for (size_t i = 0; i < w->region->size / PAGE; i++) {
+			atomic_ullong *word = (void *)word_of(w->region, i);
+
+			w->wrong += *word != first_of(w->region, i) + w->rounds;
+			*word = first_of(w->region, i) + w->rounds + 1;
+		}
+	}
+	return NULL;
+}
+
+/* What the writer wrote last is there; then it is as if it had never been */
+static long wrong_after(struct writer *w)
+{
+	long wrong = w->wrong;
+
+	for (size_t i = 0; i < w->region->size / PAGE; i++) {
+		uint64_t *word = word_of(w->region, i);
+
+		wrong += *word != first_of(w->region, i) + w->rounds;
+		*word = first_of(w->region, i);
+	}
+	return wrong;
+}
+
+static long round_of(const struct load *load, struct region *r)
+{
+	struct writer w = { .region = r };
+	long lost;
+
+	if (pthread_create(&w.thread, NULL, write_all, &w))
+		err(1, "pthread_create");
+	/* Where trouble strikes not all move, and that is right */
+	for (int i = 0; i < 2; i++)
+		region_move(r, load->mover, torture_nodes[i],
+			    torture_nodes[!i]);
+	w.stop = true;
+	pthread_join(w.thread, NULL);
+	lost = wrong_after(&w);
+	return torture_mistake(lost, "%s: %ld writes are lost", load->name,
+			       lost);
+}
+
+void torture_create(struct region *r, enum backing kind, size_t folio,
+		    size_t size, int node)
+{
+	int fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
+
+	/* The size of folios is a setting of the machine: one at a time */
+	if (fd < 0 || flock(fd, LOCK_EX))
+		err(1, "flock");
+	/* If there are no folios of this size now, others do as well */
+	region_create(r, kind, folio, size, node);
+	close(fd);
+	if (!r->addr)
+		errx(1, "no memory to move");
+}
+
+void torture_load(struct torture_tally *tally, size_t i)
+{
+	const struct load *load = &loads[i];
+	struct region r;
+	size_t wrong;
+
+	torture_create(&r, load->backing, load->folio, load->size,
+		       torture_nodes[0]);
+	for (uint64_t round = 1; !tally->over; round++) {
+		if (round % LIFE == 0 && load->folio > PAGE) {
+			region_destroy(&r);
+			torture_create(&r, load->backing, load->folio,
+				       load->size, torture_nodes[0]);
+		}
+		region_fill(&r, round * 0x9e3779b97f4a7c15ULL);
+		tally->mistakes += round_of(load, &r);
+		wrong = region_wrong_words(&r);
+		tally->mistakes += torture_mistake(wrong, "%s: %zu words are wrong",
+						   load->name, wrong);
+		tally->bytes += r.size;
+	}
+	region_destroy(&r);
+}

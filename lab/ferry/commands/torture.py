@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: GPL-2.0
+"""move memory all the time, and check it, while one class of trouble after the other strikes"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ferry import provenance, report, torture
+from ferry.progress import Step, note
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+MIB = 1 << 20
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What strikes, for how long, and where to put the figures."""
+    plan = torture.Plan()
+    parser.add_argument(
+        "--minutes", type=float, default=plan.minutes, metavar="N",
+        help="for each class, half of it with folios unmapped in ranges (default: 1)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--class",
+        action="append",
+        default=[],
+        dest="classes",
+        metavar="NAME",
+        help="this one only; again for more",
+    )
+    parser.add_argument("--kernel", default=plan.flavour, metavar="FLAVOUR", help="default: debug")
+    parser.add_argument(
+        "--json", metavar="FILE", help="write JSON to FILE, or to stdout instead of a table (-)"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """1 if a class did not pass; one that cannot run here is no failure, but is shown."""
+    plan = torture.Plan(args.minutes, tuple(args.classes), args.kernel)
+    plan.check()
+    path = Path(args.json) if args.json and args.json != "-" else None
+    if path:
+        report.check_writable(path)
+    found = []
+    with Step("torture") as step:
+        for outcome in torture.run(plan, step.update):
+            found.append(outcome)
+            note(f"{outcome.name}: {_verdict(outcome)}")
+            # A long campaign may be ended before its end.
+            if path:
+                report.write_json(path, _as_json(plan, found))
+    if args.json == "-":
+        report.write_json(None, _as_json(plan, found))
+    if args.json != "-":
+        report.show(_table(plan, found))
+        for outcome in found:
+            for line in (*outcome.mistakes, *outcome.complaints):
+                print(f"{outcome.name}: {line}")
+    return 1 if any(each.mistakes or each.complaints for each in found) else 0
+
+
+def _table(plan: torture.Plan, found: list[torture.Outcome]) -> Table:
+    table = report.new_table(f"Memory that moves while trouble strikes ({plan.flavour} kernel)")
+    table.add_column("class")
+    for name in ("s", "folios by engine", "pages moved", "struck", "MiB verified"):
+        table.add_column(name, justify="right")
+    for name in ("kind", "refs", "busy", "error", "left", "KiB kept", "complaints"):
+        table.add_column(name, justify="right")
+    table.add_column("")
+    for each in found:
+        had = each.figures
+        cells = ["-"] * len(torture.FIGURES)
+        if had:
+            scaled = had | {"bytes": had["bytes"] // MIB, "quarantined": had["quarantined"] // 1024}
+            cells = [f"{scaled[name]:,}" for name in torture.FIGURES]
+        table.add_row(each.name, *cells, str(len(each.complaints)), _verdict(each))
+    return table
+
+
+def _verdict(outcome: torture.Outcome) -> str:
+    if outcome.mistakes or outcome.complaints:
+        return "FAILED"
+    return f"not here: {outcome.skipped}" if outcome.skipped else "passed"
+
+
+def _as_json(plan: torture.Plan, found: list[torture.Outcome]) -> dict[str, Any]:
+    known = provenance.of_vms(plan.machine, [plan.flavour])
+    return {"provenance": known, **torture.as_json(plan, found)}

@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: GPL-2.0
+"""The campaign: memory moves and is checked all the time, while one class of trouble after the other strikes.
+
+Each class has a boot of its own, so that what the kernel complains about is that class's, and what one
+class left behind is not the next one's trouble.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from ferry import kbuild, ktap, machine, proc, selftests, vm
+from ferry.errors import FerryError, UsageError
+from ferry.kbuild import Kernel
+from ferry.machine import Machine
+
+PROGRAM = "torture"
+# A warning ends the guest at once, and is the end of its log.
+KERNEL_ARGS = ("panic_on_warn=1", "hung_task_panic=1")
+# To boot, to set up, and until all processes have ended.
+SPARE_S = 300.0
+# What torture.c counts, in its order. Folios and bytes may be summed, seconds too.
+FIGURES = (
+    *("seconds", "folios", "pages", "struck", "bytes"),
+    *("kind", "refs", "busy", "error", "left", "quarantined"),
+)
+
+_LINE = re.compile(r"^# (\w+) (seconds=\d.*)", re.MULTILINE)
+_SKIP = re.compile(r"^ok \d+ # SKIP (\w+): (.*)", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One class, or the sum of its boots."""
+
+    name: str
+    figures: dict[str, int] = field(default_factory=dict)  # by FIGURES; empty if it was not told
+    skipped: str = ""  # why
+    mistakes: tuple[str, ...] = ()  # what was wrong, as the program said it
+    complaints: tuple[str, ...] = ()  # the kernel's
+
+    @property
+    def passed(self) -> bool:
+        """Nothing was wrong, and the kernel did not complain; a class that was skipped proves nothing."""
+        return not (self.mistakes or self.complaints or self.skipped)
+
+    def __add__(self, other: Outcome) -> Outcome:
+        return Outcome(
+            self.name,
+            {
+                name: self.figures.get(name, 0) + other.figures.get(name, 0)
+                for name in FIGURES
+                if self.figures or other.figures
+            },
+            self.skipped or other.skipped,
+            self.mistakes + other.mistakes,
+            self.complaints + other.complaints,
+        )
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to run: each class for so long, with folios unmapped one by one and in ranges."""
+
+    minutes: float = 1.0  # for each class, in sum
+    classes: tuple[str, ...] = ()  # all, if there is none
+    flavour: str = "debug"
+
+    @property
+    def machine(self) -> Machine:
+        """The one whose memory can be unplugged."""
+        found = machine.get("movable")
+        return replace(found, kernel_args=(*found.kernel_args, *KERNEL_ARGS))
+
+    @property
+    def machines(self) -> tuple[Machine, ...]:
+        """Folios are unmapped one by one, and in ranges."""
+        return self.machine, self.machine.with_ranges()
+
+    @property
+    def seconds(self) -> int:
+        """Of one boot."""
+        return max(1, round(self.minutes * 60 / len(self.machines)))
+
+    def check(self) -> None:
+        """Raise UsageError for what can be known to fail without a kernel."""
+        if not 0 < self.minutes <= 24 * 60:
+            raise UsageError(f"{self.minutes:g} minutes: choose more than 0, at most a day")
+        kbuild.flavour(self.flavour)
+
+
+def run(plan: Plan, show: Callable[[str], None] = lambda line: None) -> Iterator[Outcome]:
+    """The outcome of each class, as it comes."""
+    kernel = kbuild.build(plan.flavour)
+    program = next(path for path in selftests.build(kernel) if path.name == PROGRAM)
+    for name in _chosen(classes(program), plan.classes):
+        outcome = Outcome(name)
+        for where in plan.machines:
+            show(f"{name}, {'in ranges' if machine.RANGES in where.kernel_args else 'one by one'}")
+            outcome += _boot(kernel, where, program, name, plan.seconds)
+        yield outcome
+
+
+def classes(program: Path) -> list[str]:
+    """The names of all classes."""
+    return proc.output([str(program), "-l"]).split()
+
+
+def _chosen(known: Sequence[str], wanted: Sequence[str]) -> Iterable[str]:
+    for name in wanted:
+        if name not in known:
+            raise UsageError(f"no class '{name}': choose from {', '.join(known)}")
+    return wanted or known
+
+
+def _boot(kernel: Kernel, where: Machine, program: Path, name: str, seconds: int) -> Outcome:
+    command = f"{shlex.quote(str(program))} -s {seconds} {name} 2>&1 </dev/null | {selftests.SHOW}"
+    script = f"cd /dev/shm\nstep {PROGRAM} {name}\necho 'suite {PROGRAM}' >&3\n{command}"
+    job = vm.Job(script, seconds + SPARE_S, host_root=True, name=f"{PROGRAM}-{name}")
+    try:
+        records = vm.run(kernel, where, job).records
+    except (vm.LostVM, vm.DirtyConsole) as err:
+        return Outcome(name, complaints=tuple(str(err).splitlines()))
+    found = parse(selftests.split(records)[PROGRAM])
+    if name not in found:
+        raise FerryError(f"{PROGRAM} said nothing of {name}; its console is {job.name}.log")
+    return found[name]
+
+
+def parse(text: str) -> dict[str, Outcome]:
+    """What a run of the program said, by class."""
+    figures = {
+        told[1]: {key: int(value) for key, value in (pair.split("=") for pair in told[2].split())}
+        for told in _LINE.finditer(text)
+    }
+    found = {}
+    for case in ktap.parse(text):
+        if case.outcome == "skip":  # its name is in its note
+            continue
+        said = re.findall(rf"^(?:# {re.escape(case.name)}|{PROGRAM}): (.*)", text, re.MULTILINE)
+        wrong = tuple(said or ["it failed"]) if case.outcome == "fail" else ()
+        found[case.name] = Outcome(case.name, figures.get(case.name, {}), "", wrong)
+    for skip in _SKIP.finditer(text):
+        found[skip[1]] = Outcome(skip[1], skipped=skip[2])
+    return found
+
+
+def as_json(plan: Plan, outcomes: Sequence[Outcome]) -> dict[str, Any]:
+    """All that was counted."""
+    return {"plan": asdict(plan), "classes": [asdict(each) | {"passed": each.passed} for each in outcomes]}

@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: GPL-2.0
+"""The campaign's outcomes: read, summed, and never taken for better than they are."""
+
+import pytest
+
+from ferry import cli, torture
+from ferry.errors import UsageError
+
+FIGURES = "seconds=2 folios=10 pages=20 struck=3 bytes=4096 kind=1 refs=2 busy=3 error=4 left=5 quarantined=0"
+TEXT = f"""TAP version 13
+1..4
+# nothing {FIGURES}
+ok 1 nothing
+# stall {FIGURES}
+# stall: 3 words are wrong
+# stall: a process ended with status 0x9
+not ok 2 stall
+ok 3 # SKIP memory_unplug: no block
+# Totals: pass:1 fail:1 xfail:0 xpass:0 skip:1 error:0
+"""
+
+
+def test_figures_and_mistakes_belong_to_their_class() -> None:
+    found = torture.parse(TEXT)
+    assert found["nothing"].passed
+    assert found["nothing"].figures["bytes"] == 4096
+    assert tuple(found["nothing"].figures) == torture.FIGURES
+    assert found["stall"].mistakes == ("3 words are wrong", "a process ended with status 0x9")
+    assert not found["stall"].passed
+
+
+def test_what_was_skipped_or_is_missing_proves_nothing() -> None:
+    found = torture.parse(TEXT)
+    assert found["memory_unplug"].skipped == "no block"
+    assert not found["memory_unplug"].passed
+    assert not found["(plan)"].passed
+
+
+def test_a_sum_keeps_each_complaint() -> None:
+    good = torture.parse(TEXT)["nothing"]
+    lost = torture.Outcome("nothing", complaints=("BUG: here",))
+    total = torture.Outcome("nothing") + good + good + lost
+    assert total.figures["folios"] == 20
+    assert total.complaints == ("BUG: here",)
+    assert not total.passed
+    assert torture.Outcome("nothing") + lost == lost
+
+
+def test_half_of_the_time_is_for_ranges() -> None:
+    one_by_one, ranges = torture.Plan(minutes=3).machines
+    assert one_by_one.with_ranges() == ranges
+    assert torture.Plan(minutes=3).seconds == 90
+
+
+@pytest.mark.parametrize("minutes", ["0", "-1", "1441"])
+def test_minutes_out_of_bounds(minutes: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["torture", "--minutes", minutes]) == 2
+    assert "choose more than 0" in capsys.readouterr().err
+
+
+def test_an_unknown_kernel() -> None:
+    with pytest.raises(UsageError, match="no kernel flavour 'fast'"):
+        torture.Plan(flavour="fast").check()
