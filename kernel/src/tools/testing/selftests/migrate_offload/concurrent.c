@@ -297,7 +297,7 @@ static size_t live_and_die(size_t size, int node)
 		wrong += *(uint64_t *)(r.addr + at) != 0;
 
 	moved = mremap(r.addr + size / 2, size / 2, size / 2,
-		       MREMAP_MAYMOVE | MREMAP_DONTUNMAP);
+		       MREMAP_MAYMOVE | MREMAP_DONTUNMAP, NULL);
 	if (moved == MAP_FAILED)
 		return wrong + 1;
 	for (size_t at = 0; at < size / 2; at += 8)

@@ -107,7 +107,7 @@ static long remaps(void)
 
 	make(&r);
 	moved = mremap(r.addr + SIZE / 2, SIZE / 2, SIZE / 2,
-		       MREMAP_MAYMOVE | MREMAP_DONTUNMAP);
+		       MREMAP_MAYMOVE | MREMAP_DONTUNMAP, NULL);
 	if (moved == MAP_FAILED)
 		err(1, "mremap");
 	wrong = wrong_in(&r, moved, SIZE / 2, SIZE / 2);

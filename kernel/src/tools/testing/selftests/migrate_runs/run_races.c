@@ -89,7 +89,7 @@ static void remap(struct race *race, unsigned int *seed)
 	size_t page = rand_r(seed) % (PAGES - 20);
 	char *at = race->addr + page * PAGE, *to;
 
-	to = mremap(at, 20 * PAGE, 20 * PAGE, MREMAP_MAYMOVE | MREMAP_DONTUNMAP);
+	to = mremap(at, 20 * PAGE, 20 * PAGE, MREMAP_MAYMOVE | MREMAP_DONTUNMAP, NULL);
 	if (to == MAP_FAILED)
 		return;
 	race->wrong += *(volatile uint64_t *)to != large_word(page * PAGE);
