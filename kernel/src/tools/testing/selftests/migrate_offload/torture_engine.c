@@ -38,13 +38,13 @@ static const char *error(void)
 
 static const char *stall(void)
 {
-	inject("stall", 500);
+	inject("stall", 200);
 	return NULL;
 }
 
 static const char *lose_interrupt(void)
 {
-	inject("lost_irq", 500);
+	inject("lost_irq", 200);
 	return NULL;
 }
 
