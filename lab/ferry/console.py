@@ -26,7 +26,8 @@ _COMPLAINT = re.compile(
             r"watchdog: BUG",
             r"refcount_t: ",
             r"list_(?:add|del) corruption",
-            r"page dumped because",
+            # What memory hot-unplug says of a page that somebody else moves at this moment is none.
+            r"page dumped because(?!: (?:isolation failed|migration failure))",
             r"Unable to handle ",
             r"general protection fault",
             r"kmemleak: \d+ new",

@@ -31,7 +31,7 @@ PROGRAMS = {
     "cxl": ("callers",),
 }
 KUNIT = "/sys/kernel/debug/kunit"
-TEST_S = 400
+TEST_S = 600
 SHOW = "sed 's/^/| /' >&3"
 
 

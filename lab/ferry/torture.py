@@ -80,7 +80,8 @@ class Plan:
     @property
     def machines(self) -> tuple[Machine, ...]:
         """Folios are unmapped one by one, and in ranges."""
-        return self.machine, self.machine.with_ranges()
+        one_by_one = self.machine
+        return one_by_one, one_by_one.with_ranges()
 
     @property
     def seconds(self) -> int:

@@ -65,6 +65,8 @@ def test_archive_members_are_aligned() -> None:
         "[    1.0] watchdog: BUG: soft lockup - CPU#0 stuck for 22s!",
         "[    1.0] Kernel panic - not syncing: sysrq triggered crash",
         "[    1.0] Oops: general protection fault, probably for non-canonical address",
+        "[    1.0] page dumped because: still mapped when deleted",
+        "[    1.0] DMA-API: cacheline tracking EEXIST, overlapping mappings aren't supported",
     ],
 )
 def test_console_complaint_is_found_with_its_step(line: str) -> None:
@@ -75,6 +77,18 @@ def test_console_complaint_is_found_with_its_step(line: str) -> None:
 def test_console_is_quiet_about_what_is_usual() -> None:
     usual = "[    1.0] Spectre V2 : WARNING: eBPF\nWARNING: from vng\n[    1.0] softdma: for tests only"
     assert console.findings(usual) == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "page dumped because: migration failure",
+        "page dumped because: isolation failed",
+        "DMA-API: cacheline tracking ENOMEM, dma-debug disabled",
+    ],
+)
+def test_console_is_quiet_about_what_tests_provoke(line: str) -> None:
+    assert console.findings(f"[    1.0] {line}") == []
 
 
 def test_machine_places_cpus_and_memory() -> None:

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * torture [-s SECONDS] [-l] [CLASS...]: run the campaign's classes (-l: list
- * them), each for so long (default: 2), with dcbm on four channels of softdma.
+ * them), each for so long (default: 1), with dcbm on four channels of softdma.
  *
  * A class passes if no byte was wrong, every process ended in time, the engine
  * moved memory, trouble struck, and the engine can be unloaded at the end.
@@ -33,6 +33,7 @@
 #include "torture.h"
 
 #define MAX_PROCESSES	16
+#define READY_S		60	/* until all have begun */
 #define END_S		120	/* until all have ended */
 
 int torture_nodes[2];
@@ -105,8 +106,12 @@ static void keep_striking(const struct torture_class *class)
 	if (class->moved && pthread_create(&mover, NULL, keep_moving, NULL))
 		err(1, "pthread_create");
 	while (!tally->over) {
-		tally->mistakes += class->strike();
-		tally->strikes++;
+		long mistakes = class->strike();
+
+		if (mistakes != TORTURE_MISSED) {
+			tally->mistakes += mistakes;
+			tally->strikes++;
+		}
 		usleep(class->pause_ms * 1000);
 	}
 	if (class->moved)
@@ -134,8 +139,10 @@ static long end_all(void)
 			mistakes += torture_mistake(nr_processes,
 						    "%d processes do not end",
 						    nr_processes);
-			while (nr_processes)
+			while (nr_processes) {
 				kill(processes[--nr_processes], SIGKILL);
+				waitpid(processes[nr_processes], NULL, 0);
+			}
 		} else {
 			usleep(10000);
 		}
@@ -145,25 +152,32 @@ static long end_all(void)
 
 /* --- a class --- */
 
-/* Pages that were moved since boot */
-static long pages_moved(void)
+long torture_vmstat(const char *name)
 {
 	FILE *f = fopen("/proc/vmstat", "r");
-	char line[128];
-	long nr = 0;
+	char line[128], key[64];
+	long nr = 0, value;
 
 	while (f && fgets(line, sizeof(line), f))
-		sscanf(line, "pgmigrate_success %ld", &nr);
+		if (sscanf(line, "%63s %ld", key, &value) == 2 && !strcmp(key, name))
+			nr = value;
 	if (f)
 		fclose(f);
 	return nr;
+}
+
+/* Channels that err are not given up: errors are what some classes are about */
+const char *torture_use_dcbm(void)
+{
+	return offload_use_dcbm("channels=4 ring=64",
+				"timeout_ms=500 queue_depth=32 max_errors=1000000");
 }
 
 static const char *set_up(const struct torture_class *class)
 {
 	const char *why;
 
-	why = offload_use_dcbm("channels=4 ring=64", "timeout_ms=500 queue_depth=32");
+	why = torture_use_dcbm();
 	if (why)
 		return why;
 	offload_set("reasons", "all");
@@ -174,47 +188,60 @@ static const char *set_up(const struct torture_class *class)
 }
 
 /* The engine can be unloaded only once it has nothing of what it was given */
-static void tear_down(const struct torture_class *class)
+static void tear_down(void)
 {
-	if (class->end)
-		class->end();
 	offload_reset();
 	offload_unload();
+}
+
+/* Trouble strikes when all move. Return: how many do not */
+static long wait_for_loads(void)
+{
+	long nr = torture_loads();
+
+	for (int ms = 0; tally->ready < nr && ms < READY_S * 1000; ms += 10)
+		usleep(10000);
+	return nr - tally->ready;
 }
 
 static void torture(const struct torture_class *class, unsigned int seconds)
 {
 	struct offload_stats before, grew;
-	long pages, mistakes, struck;
+	long pages, mistakes, struck, idle;
 	const char *why;
 
 	running = class;
 	why = set_up(class);
 	if (why) {
-		tear_down(class);
+		tear_down();
 		ksft_test_result_skip("%s: %s\n", class->name, why);
 		return;
 	}
 	memset(tally, 0, sizeof(*tally));
 	before = offload_stats(NULL);
-	pages = pages_moved();
+	pages = torture_vmstat("pgmigrate_success");
 	for (size_t i = 0; i < torture_loads(); i++) {
 		if (child()) {
 			torture_load(tally, i);
 			_exit(0);
 		}
 	}
+	idle = wait_for_loads();
 	if (class->strike && child()) {
 		keep_striking(class);
 		_exit(0);
 	}
 	sleep(seconds);
 	mistakes = end_all() + tally->mistakes;
+	mistakes += torture_mistake(idle, "%ld loads had no round", idle);
 	struck = class->struck ? class->struck() : tally->strikes;
-	tear_down(class);
+	if (class->end)
+		class->end();
+	tear_down();
 	grew = offload_stats(&before);
 	printf("# %s seconds=%u folios=%ld pages=%ld struck=%ld bytes=%ld",
-	       class->name, seconds, grew.folios, pages_moved() - pages, struck,
+	       class->name, seconds, grew.folios,
+	       torture_vmstat("pgmigrate_success") - pages, struck,
 	       tally->bytes);
 	printf(" kind=%ld refs=%ld busy=%ld error=%ld left=%ld quarantined=%ld\n",
 	       grew.fallback_kind, grew.fallback_refs, grew.fallback_busy,
@@ -262,7 +289,7 @@ static void show(const struct torture_class *class, unsigned int seconds)
 
 int main(int argc, char **argv)
 {
-	unsigned int seconds = 2, nr;
+	unsigned int seconds = 1, nr;
 	int option;
 
 	while ((option = getopt(argc, argv, "s:l")) != -1) {

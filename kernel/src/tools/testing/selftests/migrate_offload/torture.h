@@ -13,20 +13,22 @@
 #include "offload.h"
 #include "region.h"
 
+#define TORTURE_MISSED	-1L	/* no mistake, and no strike either */
+
 struct torture_class {
 	const char *name;
 	/* Before memory moves: the unmet need, or NULL. May be missing. */
 	const char *(*begin)(void);
 	/*
-	 * Again and again, in a process of its own: the number of mistakes.
-	 * May be missing.
+	 * Again and again, in a process of its own: the number of mistakes, or
+	 * TORTURE_MISSED. May be missing.
 	 */
 	long (*strike)(void);
 	/* The process of strike() is moved from node to node meanwhile */
 	bool moved;
-	/* How often trouble struck since begin(); if missing, each strike() */
+	/* How often trouble struck; if missing, each strike() that did not miss */
 	long (*struck)(void);
-	/* Once nothing moves any more. May be missing. */
+	/* Once nothing moves any more, if begin() went well. May be missing. */
 	void (*end)(void);
 	unsigned int pause_ms;	/* between strikes */
 	bool impatient;		/* the deadlines are those of a user */
@@ -40,6 +42,7 @@ extern const struct torture_class torture_memory[];
 /* In memory that all processes share */
 struct torture_tally {
 	atomic_bool over;
+	atomic_int ready;	/* loads that have had a round */
 	atomic_long bytes;	/* compared with what they should be */
 	atomic_long strikes;
 	atomic_long mistakes;
@@ -51,6 +54,12 @@ extern int torture_nodes[2];
 /* Say what is wrong, once for each, and count it */
 __printf(2, 3)
 long torture_mistake(long nr, const char *format, ...);
+
+/* Load dcbm and softdma anew and make it active. NULL, or the unmet need. */
+const char *torture_use_dcbm(void);
+
+/* A count of /proc/vmstat */
+long torture_vmstat(const char *name);
 
 /* How many kinds of load there are */
 size_t torture_loads(void);

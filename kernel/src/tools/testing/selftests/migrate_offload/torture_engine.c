@@ -28,7 +28,7 @@ static long faults_struck(void)
 	return nr;
 }
 
-static const char *error(void)
+static const char *err_often(void)
 {
 	inject("read_error", 7);
 	inject("write_error", 11);
@@ -95,8 +95,7 @@ static long leave(void)
 
 static long unload(void)
 {
-	const char *why = offload_use_dcbm("channels=4 ring=64",
-					   "timeout_ms=500 queue_depth=32");
+	const char *why = torture_use_dcbm();
 
 	return torture_mistake(!!why, "%s", why);
 }
@@ -116,8 +115,9 @@ static const char *load_mtcopy(void)
 	       "no module mtcopy";
 }
 
-static long set(void)
+static long change_settings(void)
 {
+	/* Not inaccessible_enabled: it is a static branch */
 	static const char * const reasons[] = {
 		"all", "syscall_or_cpuset", "mempolicy_mbind numa_misplaced",
 	};
@@ -129,13 +129,12 @@ static long set(void)
 	offload_set("chunk_pages", "%d", window ? rand() % window : 0);
 	offload_set("stripe_bytes", "%d", rand() % 2 ? 0 : 4096 << rand() % 10);
 	offload_set("min_bytes", "%d", 4096 << rand() % 6);
-	offload_set("inaccessible_enabled", "%d", rand() % 2);
 	offload_set("reasons", "%s", reasons[rand() % ARRAY_SIZE(reasons)]);
 	return 0;
 }
 
 const struct torture_class torture_engine[] = {
-	{ .name = "engine_error", .begin = error, .struck = faults_struck },
+	{ .name = "engine_error", .begin = err_often, .struck = faults_struck },
 	{ .name = "stall", .begin = stall, .strike = release,
 	  .struck = faults_struck, .impatient = true },
 	{ .name = "lost_interrupt", .begin = lose_interrupt, .strike = release,
@@ -147,6 +146,6 @@ const struct torture_class torture_engine[] = {
 	{ .name = "module_unload", .strike = unload, .pause_ms = 100 },
 	{ .name = "engine_switch", .begin = load_mtcopy, .strike = exchange,
 	  .pause_ms = 20 },
-	{ .name = "settings", .strike = set, .pause_ms = 10 },
+	{ .name = "settings", .strike = change_settings, .pause_ms = 10 },
 	{}
 };

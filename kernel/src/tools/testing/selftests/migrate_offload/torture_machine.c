@@ -5,7 +5,6 @@
  */
 #define _GNU_SOURCE
 #include <glob.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +12,7 @@
 
 #include "cgroup.h"
 #include "offload.h"
+#include "scratch.h"
 #include "torture.h"
 
 /* --- CPUs --- */
@@ -38,21 +38,27 @@ static void plug_cpu(void)
 	file_write(CPU1, "1");
 }
 
+/*
+ * Never without a limit from here on: that switches a static branch, which is
+ * not what this is about.
+ */
 static const char *enter_cpu(void)
 {
-	return cgroup_enter("cpu");
+	const char *why = cgroup_enter("cpu");
+
+	if (!why && cgroup_write("cpu.max", "1000000 50000"))
+		why = "no cpu.max";
+	return why;
 }
 
-/*
- * This one is throttled, too. Never without a limit: that switches a static
- * branch, which is not what this is about.
- */
+/* This one is throttled, too */
 static long throttle(void)
 {
-	cgroup_write("cpu.max", "5000 50000");
+	bool failed = cgroup_write("cpu.max", "5000 50000");
+
 	usleep(200000);
-	cgroup_write("cpu.max", "1000000 50000");
-	return 0;
+	failed |= !!cgroup_write("cpu.max", "1000000 50000");
+	return torture_mistake(failed, "cpu.max cannot be written");
 }
 
 /* --- memory that is not to be had --- */
@@ -82,6 +88,8 @@ static const char *begin_fault(const char *what, const char *probability)
 	fault_set("verbose", "0");
 	fault_set("task-filter", "Y");
 	fault_set("min-order", "0");
+	/* Nearly all that can migrate is highmem to the allocator */
+	fault_set("ignore-gfp-highmem", "N");
 	fault_set("interval", "1");
 	snprintf(times, sizeof(times), "%ld", TIMES);
 	fault_set("times", times);
@@ -100,7 +108,7 @@ static const char *fail_page_alloc(void)
 	return begin_fault("fail_page_alloc", "20");
 }
 
-static long failed(void)
+static long allocations_failed(void)
 {
 	char path[128];
 
@@ -119,13 +127,21 @@ static void fail_no_more(void)
 
 #define SWAP	"/mnt/swap"
 
+static long swapped_before;
+
 /* Its pages exist before the limit does, and belong to nobody in the group */
 static const char *make_swap(void)
 {
-	if (run("mountpoint -q /mnt || mount -t tmpfs -o huge=never swap /mnt") ||
-	    run("fallocate -l 96M " SWAP) ||
-	    run("d=$(losetup -f --show " SWAP ") && mkswap $d && swapon $d && losetup -d $d"))
+	const char *why = NULL;
+
+	if (!scratch_mount("tmpfs", &why))
+		return why;
+	if (run("fallocate -l 96M " SWAP) ||
+	    run("losetup -f --show " SWAP " >/mnt/dev") ||
+	    run("mkswap $(cat /mnt/dev) && swapon $(cat /mnt/dev)") ||
+	    run("losetup -d $(cat /mnt/dev)"))
 		return "no swap to be had";
+	swapped_before = torture_vmstat("pswpout");
 	return cgroup_enter("memory");
 }
 
@@ -138,10 +154,15 @@ static long squeeze(void)
 	return 0;
 }
 
+static long pages_swapped(void)
+{
+	return torture_vmstat("pswpout") - swapped_before;
+}
+
 static void end_swap(void)
 {
 	cgroup_leave();
-	run("swapoff -a; umount /mnt");
+	run("swapoff $(cat /mnt/dev)");
 }
 
 /* --- memory that goes --- */
@@ -165,8 +186,12 @@ static bool movable_block(char path[128])
 		if (!file_read(blocks.gl_pathv[i], zones, sizeof(zones)) &&
 		    !strcmp(zones, "Movable"))
 			names[nr++] = blocks.gl_pathv[i];
-	if (nr)
-		snprintf(path, 128, "%s/../state", names[rand() % nr]);
+	if (nr) {
+		const char *name = names[rand() % nr];
+
+		snprintf(path, 128, "%.*s/state",
+			 (int)(strrchr(name, '/') - name), name);
+	}
 	globfree(&blocks);
 	return nr;
 }
@@ -184,7 +209,7 @@ static long unplug_memory(void)
 	char path[128];
 
 	if (!movable_block(path) || file_write(path, "offline"))
-		return 0;
+		return TORTURE_MISSED;
 	return torture_mistake(!!file_write(path, "online_movable"),
 			       "%s cannot be put online again", path);
 }
@@ -194,12 +219,12 @@ const struct torture_class torture_machine[] = {
 	  .end = plug_cpu, .pause_ms = 50 },
 	{ .name = "cpu_throttled", .begin = enter_cpu, .strike = throttle,
 	  .end = cgroup_leave, .pause_ms = 200 },
-	{ .name = "slab_fails", .begin = fail_slab, .struck = failed,
+	{ .name = "slab_fails", .begin = fail_slab, .struck = allocations_failed,
 	  .end = fail_no_more },
 	{ .name = "page_alloc_fails", .begin = fail_page_alloc,
-	  .struck = failed, .end = fail_no_more },
+	  .struck = allocations_failed, .end = fail_no_more },
 	{ .name = "memory_pressure", .begin = make_swap, .strike = squeeze,
-	  .end = end_swap, .pause_ms = 50 },
+	  .struck = pages_swapped, .end = end_swap, .pause_ms = 50 },
 	{ .name = "memory_unplug", .begin = have_block, .strike = unplug_memory,
 	  .pause_ms = 50 },
 	{}

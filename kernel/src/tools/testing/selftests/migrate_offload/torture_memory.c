@@ -148,8 +148,11 @@ static long locks(void)
 
 #define KSM	"/sys/kernel/mm/ksm/"
 
+static long merged_before;
+
 static const char *start_ksm(void)
 {
+	merged_before = torture_vmstat("cow_ksm");
 	return !file_write(KSM "pages_to_scan", "1000") &&
 	       !file_write(KSM "sleep_millisecs", "1") &&
 	       !file_write(KSM "run", "1") ? NULL : "no KSM";
@@ -161,6 +164,12 @@ static void stop_ksm(void)
 	file_write(KSM "run", "0");
 }
 
+/* Pages that were merged, and written to again */
+static long pages_unmerged(void)
+{
+	return torture_vmstat("cow_ksm") - merged_before;
+}
+
 /* Pages that are all alike are one page until somebody writes to them */
 static long merges(void)
 {
@@ -170,7 +179,8 @@ static long merges(void)
 	make(&r);
 	memset(r.addr, 0x77, SIZE);
 	madvise(r.addr, SIZE, MADV_MERGEABLE);
-	usleep(100000);
+	for (int ms = 0; ms < 2000 && !file_read_long(KSM "pages_sharing"); ms += 50)
+		usleep(50000);
 	for (size_t i = 0; i < SIZE; i++)
 		wrong += r.addr[i] != 0x77;
 	region_fill(&r, r.seed);
@@ -416,9 +426,12 @@ static long fixes(void)
 	make(&r);
 	ring_open(&ring);
 	buffer = (struct iovec){ r.addr, SIZE };
+	/* Who pins for long has to move what can be unplugged, and may fail */
 	if (syscall(SYS_io_uring_register, ring.fd, IORING_REGISTER_BUFFERS,
-		    &buffer, 1))
-		err(1, "IORING_REGISTER_BUFFERS");
+		    &buffer, 1)) {
+		ring_close(&ring);
+		return unmake(&r, "no buffer", 0) ?: TORTURE_MISSED;
+	}
 	for (int i = 0; i < 4; i++) {
 		if (pwrite(direct_fd, r.addr, SIZE, 0) != (ssize_t)SIZE)
 			err(1, "pwrite");
@@ -446,17 +459,18 @@ static long poisons(void)
 {
 	size_t at = rand() % (SIZE / PAGE) * PAGE;
 	struct region r;
+	bool missed;
 
 	signal(SIGBUS, ignore);
 	make_of(&r, PAGE);
 	/* It may fail and have unmapped the page all the same */
-	madvise(r.addr + at, PAGE, MADV_HWPOISON);
+	missed = madvise(r.addr + at, PAGE, MADV_HWPOISON);
 	if (mmap(r.addr + at, PAGE, PROT_READ | PROT_WRITE,
 		 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED)
 		err(1, "mmap");
 	signal(SIGBUS, SIG_DFL);
 	region_refill(&r, at, PAGE);
-	return unmake(&r, "poison", 0);
+	return unmake(&r, "poison", 0) ?: missed ? TORTURE_MISSED : 0;
 }
 
 const struct torture_class torture_memory[] = {
@@ -464,8 +478,8 @@ const struct torture_class torture_memory[] = {
 	{ .name = "mremap", .strike = remaps, .moved = true },
 	{ .name = "dontneed", .strike = drops, .moved = true },
 	{ .name = "mlock", .strike = locks, .moved = true },
-	{ .name = "ksm", .begin = start_ksm, .strike = merges, .end = stop_ksm,
-	  .moved = true },
+	{ .name = "ksm", .begin = start_ksm, .strike = merges,
+	  .struck = pages_unmerged, .end = stop_ksm, .moved = true },
 	{ .name = "uffd_missing", .begin = have_uffd, .strike = misses,
 	  .moved = true },
 	{ .name = "uffd_wp", .begin = have_uffd, .strike = protects,
