@@ -118,35 +118,19 @@ TEST_F_TIMEOUT(charge, moves_with_the_memory, 60)
 
 /* --- losses --- */
 
-/* The sum of all numbers that follow a word in a file */
-static long sum_after(const char *path, const char *word)
-{
-	char line[256], name[64];
-	FILE *f = fopen(path, "r");
-	long sum = 0, value;
-
-	while (f && fgets(line, sizeof(line), f))
-		if (sscanf(line, "%63s %ld", name, &value) == 2 &&
-		    !strcmp(name, word))
-			sum += value;
-	if (f)
-		fclose(f);
-	return sum;
-}
-
 /* Bytes that are free, in the CPUs' own lists or elsewhere */
 static long free_bytes(void)
 {
 	file_write("/proc/sys/vm/drop_caches", "3");
-	return sum_after("/proc/meminfo", "MemFree:") * (long)KIB +
-	       sum_after("/proc/zoneinfo", "count:") * (long)PAGE;
+	return file_sum_after("/proc/meminfo", "MemFree:") * (long)KIB +
+	       file_sum_after("/proc/zoneinfo", "count:") * (long)PAGE;
 }
 
 static long isolated_pages(void)
 {
 	file_write("/proc/sys/vm/stat_refresh", "1");
-	return sum_after("/proc/vmstat", "nr_isolated_anon") +
-	       sum_after("/proc/vmstat", "nr_isolated_file");
+	return file_sum_after("/proc/vmstat", "nr_isolated_anon") +
+	       file_sum_after("/proc/vmstat", "nr_isolated_file");
 }
 
 /* The kernel frees some of it in the background */

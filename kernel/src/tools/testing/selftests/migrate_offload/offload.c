@@ -56,6 +56,21 @@ long file_read_long(const char *path)
 	return value;
 }
 
+long file_sum_after(const char *path, const char *word)
+{
+	char line[256], name[64];
+	FILE *f = fopen(path, "r");
+	long sum = 0, value;
+
+	while (f && fgets(line, sizeof(line), f))
+		if (sscanf(line, "%63s %ld", name, &value) == 2 &&
+		    !strcmp(name, word))
+			sum += value;
+	if (f)
+		fclose(f);
+	return sum;
+}
+
 int run(const char *format, ...)
 {
 	char line[512];

@@ -32,6 +32,8 @@ struct offload_stats {
 int file_write(const char *path, const char *value);
 int file_read(const char *path, char *buf, size_t size);
 long file_read_long(const char *path);
+/* The sum of all numbers that follow a word in a file */
+long file_sum_after(const char *path, const char *word);
 
 /* Run a command line with its output thrown away: its exit code */
 __printf(1, 2)

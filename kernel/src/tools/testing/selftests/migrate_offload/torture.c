@@ -28,6 +28,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "dcbm.h"
 #include "offload.h"
 #include "region.h"
 #include "torture.h"
@@ -152,18 +153,9 @@ static long end_all(void)
 
 /* --- a class --- */
 
-long torture_vmstat(const char *name)
+static long pages_moved(void)
 {
-	FILE *f = fopen("/proc/vmstat", "r");
-	char line[128], key[64];
-	long nr = 0, value;
-
-	while (f && fgets(line, sizeof(line), f))
-		if (sscanf(line, "%63s %ld", key, &value) == 2 && !strcmp(key, name))
-			nr = value;
-	if (f)
-		fclose(f);
-	return nr;
+	return file_sum_after("/proc/vmstat", "pgmigrate_success");
 }
 
 /* Channels that err are not given up: errors are what some classes are about */
@@ -184,7 +176,21 @@ static const char *set_up(const struct torture_class *class)
 	offload_set("min_bytes", "4096");
 	if (class->impatient)
 		offload_set("deadline_ms", "0");
+	for (size_t i = 0; class->faults[i].name; i++)
+		inject(class->faults[i].name, class->faults[i].every);
 	return class->begin ? class->begin() : NULL;
+}
+
+/* Faults that were injected, or what else counts as a strike */
+static long strikes_of(const struct torture_class *class)
+{
+	long nr = 0;
+
+	for (size_t i = 0; class->faults[i].name; i++)
+		nr += injected(class->faults[i].name);
+	if (class->faults[0].name)
+		return nr;
+	return class->struck ? class->struck() : tally->strikes;
 }
 
 /* The engine can be unloaded only once it has nothing of what it was given */
@@ -219,7 +225,7 @@ static void torture(const struct torture_class *class, unsigned int seconds)
 	}
 	memset(tally, 0, sizeof(*tally));
 	before = offload_stats(NULL);
-	pages = torture_vmstat("pgmigrate_success");
+	pages = pages_moved();
 	for (size_t i = 0; i < torture_loads(); i++) {
 		if (child()) {
 			torture_load(tally, i);
@@ -234,20 +240,19 @@ static void torture(const struct torture_class *class, unsigned int seconds)
 	sleep(seconds);
 	mistakes = end_all() + tally->mistakes;
 	mistakes += torture_mistake(idle, "%ld loads had no round", idle);
-	struck = class->struck ? class->struck() : tally->strikes;
+	struck = strikes_of(class);
 	if (class->end)
 		class->end();
 	tear_down();
 	grew = offload_stats(&before);
 	printf("# %s seconds=%u folios=%ld pages=%ld struck=%ld bytes=%ld",
-	       class->name, seconds, grew.folios,
-	       torture_vmstat("pgmigrate_success") - pages, struck,
+	       class->name, seconds, grew.folios, pages_moved() - pages, struck,
 	       tally->bytes);
 	printf(" kind=%ld refs=%ld busy=%ld error=%ld left=%ld quarantined=%ld\n",
 	       grew.fallback_kind, grew.fallback_refs, grew.fallback_busy,
 	       grew.fallback_error, grew.left, grew.quarantined_bytes);
 	mistakes += torture_mistake(!grew.folios, "the engine moved nothing");
-	mistakes += torture_mistake((class->strike || class->struck) && !struck,
+	mistakes += torture_mistake(class != nothing && !struck,
 				    "nothing struck");
 	ksft_test_result(!mistakes, "%s\n", class->name);
 }

@@ -17,6 +17,11 @@
 
 struct torture_class {
 	const char *name;
+	/* Of softdma; the last one has no name */
+	struct {
+		const char *name;
+		unsigned int every;
+	} faults[4];
 	/* Before memory moves: the unmet need, or NULL. May be missing. */
 	const char *(*begin)(void);
 	/*
@@ -26,7 +31,10 @@ struct torture_class {
 	long (*strike)(void);
 	/* The process of strike() is moved from node to node meanwhile */
 	bool moved;
-	/* How often trouble struck; if missing, each strike() that did not miss */
+	/*
+	 * How often trouble struck; if missing, each fault, or each strike()
+	 * that did not miss
+	 */
 	long (*struck)(void);
 	/* Once nothing moves any more, if begin() went well. May be missing. */
 	void (*end)(void);
@@ -57,9 +65,6 @@ long torture_mistake(long nr, const char *format, ...);
 
 /* Load dcbm and softdma anew and make it active. NULL, or the unmet need. */
 const char *torture_use_dcbm(void);
-
-/* A count of /proc/vmstat */
-long torture_vmstat(const char *name);
 
 /* How many kinds of load there are */
 size_t torture_loads(void);

@@ -6,47 +6,10 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "dcbm.h"
 #include "offload.h"
 #include "torture.h"
 
 #define DRIVER	"/sys/bus/platform/drivers/softdma"
-
-/* --- faults of softdma --- */
-
-static const char * const faults[] = {
-	"read_error", "write_error", "residue", "lost_irq", "stall", "late",
-	"swap", "prep_null", "ring_full",
-};
-
-static long faults_struck(void)
-{
-	long nr = 0;
-
-	for (size_t i = 0; i < ARRAY_SIZE(faults); i++)
-		nr += injected(faults[i]);
-	return nr;
-}
-
-static const char *err_often(void)
-{
-	inject("read_error", 7);
-	inject("write_error", 11);
-	inject("residue", 13);
-	return NULL;
-}
-
-static const char *stall(void)
-{
-	inject("stall", 200);
-	return NULL;
-}
-
-static const char *lose_interrupt(void)
-{
-	inject("lost_irq", 200);
-	return NULL;
-}
 
 /* Sooner or later than anybody gives up */
 static long release(void)
@@ -56,25 +19,10 @@ static long release(void)
 	return 0;
 }
 
-static const char *disorder(void)
+/* Much later than others, much earlier than dcbm gives up */
+static const char *hurry(void)
 {
-	/* Much later than others, much earlier than dcbm gives up */
 	softdma_set("late_ms", 20);
-	inject("late", 97);
-	inject("swap", 2);
-	inject("read_error", 17);
-	return NULL;
-}
-
-static const char *refuse(void)
-{
-	inject("prep_null", 3);
-	return NULL;
-}
-
-static const char *fill_ring(void)
-{
-	inject("ring_full", 5);
 	return NULL;
 }
 
@@ -134,14 +82,16 @@ static long change_settings(void)
 }
 
 const struct torture_class torture_engine[] = {
-	{ .name = "engine_error", .begin = err_often, .struck = faults_struck },
-	{ .name = "stall", .begin = stall, .strike = release,
-	  .struck = faults_struck, .impatient = true },
-	{ .name = "lost_interrupt", .begin = lose_interrupt, .strike = release,
-	  .struck = faults_struck, .impatient = true },
-	{ .name = "wrong_order", .begin = disorder, .struck = faults_struck },
-	{ .name = "prep_refuses", .begin = refuse, .struck = faults_struck },
-	{ .name = "ring_full", .begin = fill_ring, .struck = faults_struck },
+	{ .name = "engine_error",
+	  .faults = { { "read_error", 7 }, { "write_error", 11 }, { "residue", 13 } } },
+	{ .name = "stall", .faults = { { "stall", 200 } }, .strike = release,
+	  .impatient = true },
+	{ .name = "lost_interrupt", .faults = { { "lost_irq", 200 } },
+	  .strike = release, .impatient = true },
+	{ .name = "wrong_order", .begin = hurry,
+	  .faults = { { "swap", 2 }, { "late", 97 }, { "read_error", 17 } } },
+	{ .name = "prep_refuses", .faults = { { "prep_null", 3 } } },
+	{ .name = "ring_full", .faults = { { "ring_full", 5 } } },
 	{ .name = "provider_unbound", .strike = leave },
 	{ .name = "module_unload", .strike = unload, .pause_ms = 100 },
 	{ .name = "engine_switch", .begin = load_mtcopy, .strike = exchange,

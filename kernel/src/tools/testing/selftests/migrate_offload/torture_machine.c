@@ -141,7 +141,7 @@ static const char *make_swap(void)
 	    run("mkswap $(cat /mnt/dev) && swapon $(cat /mnt/dev)") ||
 	    run("losetup -d $(cat /mnt/dev)"))
 		return "no swap to be had";
-	swapped_before = torture_vmstat("pswpout");
+	swapped_before = file_sum_after("/proc/vmstat", "pswpout");
 	return cgroup_enter("memory");
 }
 
@@ -156,7 +156,7 @@ static long squeeze(void)
 
 static long pages_swapped(void)
 {
-	return torture_vmstat("pswpout") - swapped_before;
+	return file_sum_after("/proc/vmstat", "pswpout") - swapped_before;
 }
 
 static void end_swap(void)

@@ -152,7 +152,7 @@ static long merged_before;
 
 static const char *start_ksm(void)
 {
-	merged_before = torture_vmstat("cow_ksm");
+	merged_before = file_sum_after("/proc/vmstat", "cow_ksm");
 	return !file_write(KSM "pages_to_scan", "1000") &&
 	       !file_write(KSM "sleep_millisecs", "1") &&
 	       !file_write(KSM "run", "1") ? NULL : "no KSM";
@@ -167,7 +167,7 @@ static void stop_ksm(void)
 /* Pages that were merged, and written to again */
 static long pages_unmerged(void)
 {
-	return torture_vmstat("cow_ksm") - merged_before;
+	return file_sum_after("/proc/vmstat", "cow_ksm") - merged_before;
 }
 
 /* Pages that are all alike are one page until somebody writes to them */
