@@ -327,6 +327,17 @@ size_t region_pages_not_in(const struct region *r, size_t folio_size)
 	return wrong;
 }
 
+bool region_has_poison(const struct region *r)
+{
+	uint64_t *frames = page_frames(r->addr, r->size / PAGE);
+	bool poison = false;
+
+	for (size_t i = 0; i < r->size / PAGE; i++)
+		poison |= frames[i] && frame_has(frames[i], KPF_HWPOISON);
+	free(frames);
+	return poison;
+}
+
 /* The nodes of pages, or -errno each */
 static int *page_nodes(const char *addr, size_t nr)
 {

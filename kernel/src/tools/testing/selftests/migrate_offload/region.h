@@ -71,6 +71,8 @@ uint64_t region_word(const struct region *r, size_t offset);
 size_t region_pages_off(const struct region *r, int node);
 /* Pages that are not in a folio of this size */
 size_t region_pages_not_in(const struct region *r, size_t folio_size);
+/* Has a page of it been poisoned? */
+bool region_has_poison(const struct region *r);
 
 /* Pages that are not on node @to afterwards, or -errno */
 long region_move(struct region *r, enum mover call, int from, int to);
