@@ -26,7 +26,7 @@ KERNEL_ARGS = ("panic_on_warn=1", "hung_task_panic=1")
 SPARE_S = 300.0
 # What torture.c counts, in its order. Folios and bytes may be summed, seconds too.
 FIGURES = (
-    *("seconds", "folios", "pages", "struck", "bytes"),
+    *("seconds", "moved", "folios", "pages", "struck", "bytes"),
     *("kind", "refs", "busy", "error", "left", "quarantined"),
 )
 

@@ -6,7 +6,10 @@ import pytest
 from ferry import cli, torture
 from ferry.errors import UsageError
 
-FIGURES = "seconds=2 folios=10 pages=20 struck=3 bytes=4096 kind=1 refs=2 busy=3 error=4 left=5 quarantined=0"
+FIGURES = (
+    "seconds=2 moved=30 folios=10 pages=20 struck=3 bytes=4096"
+    " kind=1 refs=2 busy=3 error=4 left=5 quarantined=0"
+)
 TEXT = f"""TAP version 13
 1..4
 # nothing {FIGURES}

@@ -65,7 +65,7 @@ def run(args: argparse.Namespace) -> int:
 def _table(plan: torture.Plan, found: list[torture.Outcome]) -> Table:
     table = report.new_table(f"Memory that moves while trouble strikes ({plan.flavour} kernel)")
     table.add_column("class")
-    for name in ("s", "folios by engine", "pages moved", "struck", "MiB verified"):
+    for name in ("s", "folios moved", "by engine", "pages moved", "struck", "MiB verified"):
         table.add_column(name, justify="right")
     for name in ("kind", "refs", "busy", "error", "left", "KiB kept", "complaints"):
         table.add_column(name, justify="right")

@@ -7,10 +7,12 @@
  * moved memory, trouble struck, and the engine can be unloaded at the end.
  * Before its result each prints what it did:
  *
- *	# CLASS seconds folios pages struck bytes kind refs busy error left quarantined
+ *	# CLASS seconds moved folios pages struck bytes kind refs busy error left
+ *	  quarantined
  *
- * folios: moved by the engine. pages: moved by the kernel, the engine's
- * included. bytes: compared. kind to left: folios that the engine did not
+ * moved: folios of the load, by whomever; one that Linux made smaller counts
+ * for its size. folios: moved by the engine. pages: moved by the kernel, the
+ * engine's included. bytes: compared. kind to left: folios that the engine did not
  * move, by cause, as in stats/. quarantined: bytes that were kept for a stuck
  * engine until it let go.
  */
@@ -245,8 +247,8 @@ static void torture(const struct torture_class *class, unsigned int seconds)
 		class->end();
 	tear_down();
 	grew = offload_stats(&before);
-	printf("# %s seconds=%u folios=%ld pages=%ld struck=%ld bytes=%ld",
-	       class->name, seconds, grew.folios, pages_moved() - pages, struck,
+	printf("# %s seconds=%u moved=%ld folios=%ld pages=%ld struck=%ld bytes=%ld",
+	       class->name, seconds, tally->moved, grew.folios, pages_moved() - pages, struck,
 	       tally->bytes);
 	printf(" kind=%ld refs=%ld busy=%ld error=%ld left=%ld quarantined=%ld\n",
 	       grew.fallback_kind, grew.fallback_refs, grew.fallback_busy,

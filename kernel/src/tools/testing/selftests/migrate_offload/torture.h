@@ -51,6 +51,7 @@ extern const struct torture_class torture_memory[];
 struct torture_tally {
 	atomic_bool over;
 	atomic_int ready;	/* loads that have had a round */
+	atomic_long moved;	/* folios of the load, by whomever */
 	atomic_long bytes;	/* compared with what they should be */
 	atomic_long strikes;
 	atomic_long mistakes;

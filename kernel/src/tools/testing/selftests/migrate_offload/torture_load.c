@@ -85,17 +85,37 @@ static long wrong_after(struct writer *w)
 	return wrong;
 }
 
-static long round_of(const struct load *load, struct region *r)
+/*
+ * There and back. Where trouble strikes not all move, and that is right.
+ * Return: how many folios moved; *@stayed pages were not where they should be
+ * before, and then after it.
+ */
+static long move(const struct load *load, struct region *r, long *stayed)
+{
+	size_t folio = load->folio ?: PAGE;
+	long moved = 0, off;
+
+	for (int i = 0; i < 2; i++) {
+		off = region_move(r, load->mover, torture_nodes[i],
+				  torture_nodes[!i]);
+		if (off < 0)
+			off = region_pages_off(r, torture_nodes[!i]);
+		/* What did not go does not come back */
+		moved += r->size / PAGE - off - *stayed;
+		*stayed = off;
+	}
+	return moved * PAGE / folio;
+}
+
+static long round_of(struct torture_tally *tally, const struct load *load,
+		     struct region *r, long *stayed)
 {
 	struct writer w = { .region = r };
 	long lost;
 
 	if (pthread_create(&w.thread, NULL, write_all, &w))
 		err(1, "pthread_create");
-	/* Where trouble strikes not all move, and that is right */
-	for (int i = 0; i < 2; i++)
-		region_move(r, load->mover, torture_nodes[i],
-			    torture_nodes[!i]);
+	tally->moved += move(load, r, stayed);
 	w.stop = true;
 	pthread_join(w.thread, NULL);
 	lost = wrong_after(&w);
@@ -126,6 +146,7 @@ void torture_load(struct torture_tally *tally, size_t i)
 {
 	const struct load *load = &loads[i];
 	struct region r;
+	long stayed = 0;
 	size_t wrong;
 
 	torture_create(&r, load->backing, load->folio, load->size,
@@ -135,9 +156,10 @@ void torture_load(struct torture_tally *tally, size_t i)
 			region_destroy(&r);
 			torture_create(&r, load->backing, load->folio,
 				       load->size, torture_nodes[0]);
+			stayed = 0;
 		}
 		region_fill(&r, round * 0x9e3779b97f4a7c15ULL);
-		tally->mistakes += round_of(load, &r);
+		tally->mistakes += round_of(tally, load, &r, &stayed);
 		wrong = region_wrong_words(&r);
 		tally->mistakes += torture_mistake(wrong, "%s: %zu words are wrong",
 						   load->name, wrong);
