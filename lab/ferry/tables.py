@@ -142,15 +142,16 @@ def throughput_cells(
 ) -> list[Cell]:
     """Equal bytes in folios of each size with each engine; the earlier design takes them in one batch."""
     cells = []
-    total, runs = scale.bytes(THROUGHPUT_BYTES), scale.runs()
+    total = scale.bytes(THROUGHPUT_BYTES)
+    how: dict[str, Any] = {"latency": True, "runs": scale.runs()}
     for folio in folios:
         count, batch = total // parse_size(folio), total // PAGE
         if "vanilla" in engines:
-            cells.append(Cell("vanilla", folio, count, runs=runs))
+            cells.append(Cell("vanilla", folio, count, **how))
         if "cpu" in engines:
-            cells.append(Cell("cpu", folio, count, batch_pages=batch, runs=runs))
-        cells += [Cell("dma", folio, count, each, batch, runs=runs) for each in channels if "dma" in engines]
-        cells += [Cell("ferry", folio, count, each, runs=runs) for each in channels if "ferry" in engines]
+            cells.append(Cell("cpu", folio, count, batch_pages=batch, **how))
+        cells += [Cell("dma", folio, count, each, batch, **how) for each in channels if "dma" in engines]
+        cells += [Cell("ferry", folio, count, each, **how) for each in channels if "ferry" in engines]
     return cells
 
 

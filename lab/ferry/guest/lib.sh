@@ -60,6 +60,7 @@ use_dma() {
 # use_policy BATCH STRIPE: as earlier work did, BATCH pages at once, in parts of STRIPE bytes or more;
 # 0 0: the engine's own.
 use_policy() {
+	echo 0 >$OFFLOAD/target_us
 	echo 0 >$OFFLOAD/chunk_pages
 	echo 0 >$OFFLOAD/window_pages
 	echo "$2" >$OFFLOAD/stripe_bytes

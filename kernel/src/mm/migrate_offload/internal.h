@@ -17,6 +17,7 @@
 
 #define MIGRATE_OFFLOAD_NAME_MAX	32
 #define MIGRATE_OFFLOAD_MAX_WINDOW	BIT(18)	/* pages */
+#define MIGRATE_OFFLOAD_MAX_TARGET_US	1000000UL
 #define MIGRATE_OFFLOAD_MAX_DEADLINE_MS	60000UL
 #define MIGRATE_OFFLOAD_ALL_REASONS	(BIT(MR_TYPES) - 1)
 
@@ -24,7 +25,9 @@
  * struct migrate_offload_settings - what the administrator asked for
  * @reasons: mask of enum migrate_reason that may use the engine
  * @min_bytes: smaller calls of migrate_pages() go Linux's own way; 0: auto
- * @window_pages: pages that may be unmapped at one moment; 0: auto
+ * @target_us: how long a page may be inaccessible; 0: auto
+ * @window_pages: pages that may be unmapped at one moment, whatever the target
+ *	is; 0: as many as fit into it, and as keep the engine busy
  * @chunk_pages: pages that are unmapped, copied and remapped together; 0: auto
  * @stripe_bytes: smallest part of a folio for one channel or thread; 0: auto
  * @deadline_ms: how long a copy may take; 0: auto
@@ -32,6 +35,7 @@
 struct migrate_offload_settings {
 	unsigned long reasons;
 	unsigned long min_bytes;
+	unsigned long target_us;
 	unsigned long window_pages;
 	unsigned long chunk_pages;
 	unsigned long stripe_bytes;
@@ -60,6 +64,8 @@ struct migrate_slot {
  * @unmoved: the first slot whose copy is still waited for
  * @copied_folios: how many of them the engine copied and that moved
  * @copied_pages: the same in base pages
+ * @window_pages: what was unmapped when it was submitted, itself included
+ * @start: when its first folio was unmapped, by local_clock()
  * @deadline: in jiffies; an engine that is not done then has failed
  * @pending: copies that the engine has not finished, and one for the submitter
  * @done: @pending has come to 0
@@ -71,6 +77,8 @@ struct migrate_chunk {
 	struct migrate_slot *unmoved;
 	unsigned int copied_folios;
 	unsigned long copied_pages;
+	unsigned long window_pages;
+	u64 start;
 	unsigned long deadline;
 	atomic_t pending;
 	struct completion done;
@@ -108,27 +116,31 @@ struct migrate_window {
  * @m: the active migrator
  * @reasons: as in the settings
  * @min_bytes: effective
- * @window_pages: effective
+ * @target_us: effective; 0 if the window has been chosen
+ * @window_pages: effective; what the target leaves of it is the quota
  * @chunk_pages: effective; at most @window_pages
  * @stripe_bytes: effective
  * @deadline: effective, in jiffies
  * @nr_chunks: chunks in each window
+ * @quota: in base pages, as the last call left it: where the next one begins
  * @lost_window: a window was retired, since an engine still uses it
  * @lock: of @free
  * @free: windows that no task uses
  *
- * Immutable but for @lost_window, which is only ever set, and the free list. A
- * new setting makes a new state.
+ * Immutable but for @quota, which anybody writes, @lost_window, which is only
+ * ever set, and the free list. A new setting makes a new state.
  */
 struct migrate_offload_state {
 	struct migrator *m;
 	unsigned long reasons;
 	unsigned long min_bytes;
+	unsigned long target_us;
 	unsigned long window_pages;
 	unsigned long chunk_pages;
 	unsigned long stripe_bytes;
 	unsigned long deadline;
 	unsigned int nr_chunks;
+	unsigned long quota;
 	bool lost_window;
 	spinlock_t lock;	/* of free */
 	struct list_head free;
@@ -151,6 +163,11 @@ bool migrate_offload_in_service(const struct migrate_offload_state *state);
 ssize_t migrate_offload_show_in_service(char *buf);
 bool migrate_offload_replace_windows(void);
 void migrate_window_free(struct migrate_window *window);
+
+/* quota.c */
+unsigned long migrate_offload_quota(const struct migrate_offload_state *state,
+				    unsigned long quota, unsigned long nr_pages,
+				    u64 ns);
 
 /* overdue.c */
 void migrate_offload_retire_window(struct migrate_offload_state *state,

@@ -67,6 +67,7 @@ struct engine {
 	unsigned int nr_submitted;
 	atomic_t nr_inflight;
 	unsigned int max_inflight;
+	unsigned int last_inflight;	/* when the last copy was submitted */
 	bool saw_refused;
 	int start_error;
 	int nr_started;			/* less what was stopped */
@@ -196,8 +197,8 @@ static int engine_submit(struct migrator *m, struct migrate_copy *copy)
 	if (!e->nr_submitted++)
 		e->src0 = copy->src;
 	atomic_inc(&e->nr_inflight);
-	e->max_inflight = max_t(unsigned int, e->max_inflight,
-				atomic_read(&e->nr_inflight));
+	e->last_inflight = atomic_read(&e->nr_inflight);
+	e->max_inflight = max(e->max_inflight, e->last_inflight);
 	switch (e->fault) {
 	case FAULT_REVERSE:
 	case FAULT_SLOW:
@@ -418,7 +419,8 @@ static unsigned int nr_moved(struct fixture *fx)
 
 static int apply(struct migrate_offload_settings s)
 {
-	return set(chunk_pages, 0) ?: set(window_pages, s.window_pages) ?:
+	return set(target_us, s.target_us) ?:
+	       set(chunk_pages, 0) ?: set(window_pages, s.window_pages) ?:
 	       set(chunk_pages, s.chunk_pages) ?:
 	       set(stripe_bytes, s.stripe_bytes) ?:
 	       set(min_bytes, s.min_bytes) ?: set(reasons, s.reasons) ?:
@@ -506,6 +508,61 @@ static void window_is_never_exceeded(struct kunit *test)
 	KUNIT_ASSERT_EQ(test, 0, apply(s));
 	expect_all_moved(test);
 	KUNIT_EXPECT_EQ(test, fx->engine.max_inflight, 10);
+}
+
+/* A chunk takes ten times the target: so no more than one is in flight soon */
+static void window_follows_from_the_target(struct kunit *test)
+{
+	struct migrate_offload_settings s = small();
+	struct fixture *fx = test->priv;
+
+	prepare(test, FAULT_SLOW);
+	s.window_pages = 0;
+	s.target_us = 5000;
+	KUNIT_ASSERT_EQ(test, 0, apply(s));
+	expect_all_moved(test);
+	KUNIT_EXPECT_LE(test, fx->engine.last_inflight, s.chunk_pages);
+}
+
+/* Settled, if each chunk takes as long as what is unmapped takes the engine */
+static unsigned long settled_quota(const struct migrate_offload_state *state,
+				   unsigned long quota, u64 ns_per_page)
+{
+	unsigned int i;
+
+	for (i = 0; i < 40; i++)
+		quota = migrate_offload_quota(state, quota, quota,
+					      quota * ns_per_page);
+	return quota;
+}
+
+static void quota_is_what_the_engine_does_in_time(struct kunit *test)
+{
+	struct migrate_offload_state state = {
+		.target_us = 500,
+		.window_pages = 1024,
+		.chunk_pages = 128,
+	};
+
+	/* 500 us are 250 pages of 2 us, whatever it began with */
+	KUNIT_EXPECT_EQ(test, settled_quota(&state, 16, 2000), 249);
+	KUNIT_EXPECT_EQ(test, settled_quota(&state, 1024, 2000), 250);
+	/* A fast engine gets all, a slow one no less than is worth a flush */
+	KUNIT_EXPECT_EQ(test, settled_quota(&state, 16, 200), 1024);
+	KUNIT_EXPECT_EQ(test, settled_quota(&state, 1024, 100000), 16);
+	state.chunk_pages = 4;
+	KUNIT_EXPECT_EQ(test, settled_quota(&state, 1024, 100000), 5);
+	KUNIT_EXPECT_EQ(test, settled_quota(&state, 1024, 1000000), 4);
+	/* Once interrupted for a second it loses a half */
+	KUNIT_EXPECT_EQ(test, migrate_offload_quota(&state, 250, 250,
+						    NSEC_PER_SEC), 125);
+	/* No time at all, or a clock that went back */
+	KUNIT_EXPECT_EQ(test, migrate_offload_quota(&state, 250, 250, 0), 1024);
+	KUNIT_EXPECT_EQ(test, migrate_offload_quota(&state, 250, 250, -1ULL),
+			125);
+	/* A window that was chosen is what it is */
+	state.target_us = 0;
+	KUNIT_EXPECT_EQ(test, settled_quota(&state, 16, 100000), 1024);
 }
 
 static void no_more_than_a_chunk_waits_for_the_caller(struct kunit *test)
@@ -1192,6 +1249,8 @@ static void contradictory_settings_are_refused(struct kunit *test)
 	KUNIT_EXPECT_EQ(test,
 			set(deadline_ms, MIGRATE_OFFLOAD_MAX_DEADLINE_MS + 1),
 			-EINVAL);
+	KUNIT_EXPECT_EQ(test, set(target_us, MIGRATE_OFFLOAD_MAX_TARGET_US + 1),
+			-EINVAL);
 
 	migrate_offload_get_settings(&now);
 	KUNIT_EXPECT_EQ(test, now.window_pages, max);
@@ -1271,6 +1330,8 @@ static struct kunit_case migrate_offload_cases[] = {
 	KUNIT_CASE(engine_copies_every_folio),
 	KUNIT_CASE(out_of_order_completion_is_right),
 	KUNIT_CASE(window_is_never_exceeded),
+	KUNIT_CASE(window_follows_from_the_target),
+	KUNIT_CASE(quota_is_what_the_engine_does_in_time),
 	KUNIT_CASE(no_more_than_a_chunk_waits_for_the_caller),
 	KUNIT_CASE(busy_engine_falls_back_to_cpu),
 	KUNIT_CASE(nothing_is_unmapped_for_a_full_engine),

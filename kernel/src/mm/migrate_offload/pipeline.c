@@ -12,11 +12,12 @@
  *	remap	move each folio whose copy has ended to its destination, as Linux
  *		does, less the copy.
  *
- * The window is what is unmapped at one moment: at most window_pages, or one
- * folio if that is larger. A chunk closes at chunk_pages. For example 2 MiB
- * folios with chunk_pages = 128 and window_pages = 1024: a chunk is one folio
- * and two are in flight, so folio n + 1 is unmapped while n is copied; n is
- * then remapped before n + 2 is unmapped.
+ * The window is what is unmapped at one moment: at most window_pages, of which
+ * the quota is what can be copied and remapped in time (quota.c), or one folio
+ * if that is larger. A chunk closes at chunk_pages. For example 2 MiB folios
+ * with chunk_pages = 128 and a quota of 1024: a chunk is one folio and two are
+ * in flight, so folio n + 1 is unmapped while n is copied; n is then remapped
+ * before n + 2 is unmapped.
  *
  * Nothing here waits for memory or for locks while folios are unmapped. The
  * caller's get_new_folio() may reclaim and compact. If it can be asked not to,
@@ -63,6 +64,7 @@
  * @window: the ring of chunks
  * @head: number of the oldest chunk in flight
  * @tail: number of the next chunk to fill; @tail - @head are in flight
+ * @quota: how many pages may be unmapped
  * @unmapped_pages: now
  * @busy_pages: dealt with since others could run
  * @alone: so many of the next folios are unmapped one by one
@@ -89,6 +91,7 @@ struct migrate_pipeline {
 	struct migrate_window *window;
 	unsigned int head;
 	unsigned int tail;
+	unsigned long quota;
 	unsigned long unmapped_pages;
 	unsigned long busy_pages;
 	unsigned int alone;
@@ -128,7 +131,15 @@ static bool pipeline_has_room(struct migrate_pipeline *p,
 {
 	unsigned long unmapped = p->unmapped_pages + chunk_pages;
 
-	return !unmapped || unmapped + nr_pages <= p->state->window_pages;
+	return !unmapped || unmapped + nr_pages <= p->quota;
+}
+
+/* A small quota is for two chunks, if an engine can work on one of them alone */
+static unsigned long pipeline_chunk_pages(struct migrate_pipeline *p)
+{
+	unsigned long quota = p->engine_idle ? p->quota : p->quota / 2;
+
+	return clamp(quota, 1UL, p->state->chunk_pages);
 }
 
 /* Checking for each small folio is as dear as a tenth of all that is done here */
@@ -253,7 +264,7 @@ static bool pipeline_stock(struct migrate_pipeline *p)
 /* Is there room for the next folio in a chunk that has so many pages? */
 static bool pipeline_may_grow(struct migrate_pipeline *p, unsigned long pages)
 {
-	return pipeline_has_stock(p) && pages < p->state->chunk_pages &&
+	return pipeline_has_stock(p) && pages < pipeline_chunk_pages(p) &&
 	       pipeline_has_room(p, pages, folio_nr_pages(p->next_src));
 }
 
@@ -323,6 +334,7 @@ static bool pipeline_unmap_chunk(struct migrate_pipeline *p)
 	struct migrate_slot *slot = chunk->slots, *end;
 	unsigned long pages = 0, before;
 
+	chunk->start = local_clock();
 	while (pipeline_may_grow(p, pages)) {
 		before = pages;
 		end = slot + pipeline_unmap_step(p, slot, pages);
@@ -475,6 +487,9 @@ static void pipeline_close_chunk(struct migrate_pipeline *p,
 	struct migrator_stats *stats = p->state->m->stats;
 
 	migrate_offload_settle(&p->call);
+	p->quota = migrate_offload_quota(p->state, p->quota, chunk->window_pages,
+					 local_clock() - chunk->start);
+	WRITE_ONCE(p->state->quota, p->quota);
 	migrate_offload_count(STAT_FOLIOS, chunk->copied_folios);
 	migrate_offload_count(STAT_BYTES, bytes);
 	atomic_long_add(chunk->copied_folios, &stats->folios);
@@ -651,6 +666,7 @@ static void pipeline_submit_chunk(struct migrate_pipeline *p)
 	}
 	p->engine_idle = !m->flush(m);
 	chunk->deadline = jiffies + p->state->deadline;
+	chunk->window_pages = p->unmapped_pages;
 	trace_migrate_offload_submit(p->tail, chunk->nr_folios,
 				     chunk->nr_pages, p->unmapped_pages);
 	if (atomic_sub_and_test(nr_refused + 1, &chunk->pending))
@@ -825,6 +841,7 @@ int __migrate_offload_pages(struct list_head *from, struct list_head *ret_folios
 		goto unlock;
 	}
 	p.state = state;
+	p.quota = READ_ONCE(state->quota);
 	pipeline_run(&p);
 	/* Not if an engine still uses it */
 	if (p.window)

@@ -21,6 +21,8 @@
 
 /* A chunk this small is accessible again soon, and shares a TLB flush */
 #define DEFAULT_CHUNK_PAGES	128UL
+/* Below what Linux's own batches of 512 pages take on CPUs of today */
+#define DEFAULT_TARGET_US	500UL
 /* Fewer bytes are moved before an engine has been woken */
 #define DEFAULT_MIN_BYTES	SZ_256K
 /*
@@ -131,11 +133,18 @@ static void state_set_limits(struct migrate_offload_state *state,
 	state->reasons = s->reasons;
 	state->min_bytes = s->min_bytes ?:
 		max_t(unsigned long, limits.min_bytes, DEFAULT_MIN_BYTES);
+	state->target_us = s->target_us ?: DEFAULT_TARGET_US;
+	if (s->window_pages)
+		state->target_us = 0;
 	state->chunk_pages = s->chunk_pages ?: DEFAULT_CHUNK_PAGES;
 	if (s->window_pages)
 		state->chunk_pages = min(state->chunk_pages, s->window_pages);
 	state->window_pages = s->window_pages ?:
 		auto_window(&limits, state->chunk_pages);
+	/* Nothing is known yet: enough for the engine to work beside this CPU */
+	state->quota = min(state->window_pages, 2 * state->chunk_pages);
+	if (!state->target_us)
+		state->quota = state->window_pages;
 	state->stripe_bytes = s->stripe_bytes ?:
 		max(PAGE_ALIGN(limits.stripe_bytes), PAGE_SIZE);
 	state->deadline = msecs_to_jiffies(s->deadline_ms ?: DEFAULT_DEADLINE_MS);
@@ -351,7 +360,8 @@ static bool settings_valid(const struct migrate_offload_settings *s)
 		return false;
 	if (s->window_pages && s->chunk_pages > s->window_pages)
 		return false;
-	if (s->deadline_ms > MIGRATE_OFFLOAD_MAX_DEADLINE_MS)
+	if (s->target_us > MIGRATE_OFFLOAD_MAX_TARGET_US ||
+	    s->deadline_ms > MIGRATE_OFFLOAD_MAX_DEADLINE_MS)
 		return false;
 	return PAGE_ALIGNED(s->stripe_bytes);
 }

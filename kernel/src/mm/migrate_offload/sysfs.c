@@ -150,6 +150,10 @@ static struct setting_attribute min_bytes_attr = {
 	SETTING_ATTR(min_bytes), SETTING_OFFSET(min_bytes)
 };
 
+static struct setting_attribute target_us_attr = {
+	SETTING_ATTR(target_us), SETTING_OFFSET(target_us)
+};
+
 static struct setting_attribute window_pages_attr = {
 	SETTING_ATTR(window_pages), SETTING_OFFSET(window_pages)
 };
@@ -215,6 +219,7 @@ static struct attribute *root_attrs[] = {
 	&available_attr.attr,
 	&reasons_attr.attr,
 	&min_bytes_attr.attr.attr,
+	&target_us_attr.attr.attr,
 	&window_pages_attr.attr.attr,
 	&chunk_pages_attr.attr.attr,
 	&stripe_bytes_attr.attr.attr,

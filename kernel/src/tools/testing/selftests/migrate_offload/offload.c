@@ -148,7 +148,8 @@ struct offload_stats offload_stats(const struct offload_stats *since)
 void offload_reset(void)
 {
 	static const char * const numbers[] = {
-		"min_bytes", "chunk_pages", "window_pages", "stripe_bytes",
+		"min_bytes", "target_us", "chunk_pages", "window_pages",
+		"stripe_bytes",
 		"deadline_ms", "inaccessible_enabled",
 	};
 	static const char * const faults[] = {

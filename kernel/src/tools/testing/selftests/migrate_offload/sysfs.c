@@ -20,7 +20,7 @@
 #define ALL_REASONS	"compaction memory_failure memory_hotplug syscall_or_cpuset mempolicy_mbind numa_misplaced contig_range longterm_pin demotion damon"
 
 static const char * const settings[] = {
-	"active", "reasons", "min_bytes", "window_pages", "chunk_pages",
+	"active", "reasons", "min_bytes", "target_us", "window_pages", "chunk_pages",
 	"stripe_bytes", "deadline_ms", "inaccessible_enabled",
 };
 
@@ -50,6 +50,7 @@ TEST_F(sysfs, defaults_are_none_all_and_auto)
 	} defaults[] = {
 		{ "active", "none" },
 		{ "min_bytes", "0" },
+		{ "target_us", "0" },
 		{ "window_pages", "0" },
 		{ "chunk_pages", "0" },
 		{ "stripe_bytes", "0" },
@@ -127,6 +128,7 @@ TEST_F(sysfs, bad_value_is_refused_and_changes_nothing)
 		{ "reasons", "all,compaction", -EINVAL },
 		{ "min_bytes", "-1", -EINVAL },
 		{ "min_bytes", "4096 8192", -EINVAL },
+		{ "target_us", "1000001", -EINVAL },
 		{ "window_pages", "many", -EINVAL },
 		{ "window_pages", "262145", -EINVAL },
 		{ "chunk_pages", "262145", -EINVAL },
@@ -177,6 +179,8 @@ TEST_F(sysfs, largest_and_smallest_values_are_taken)
 	EXPECT_EQ(0, offload_try("chunk_pages", want));
 	EXPECT_EQ(0, offload_try("chunk_pages", "1"));
 	EXPECT_EQ(0, offload_try("window_pages", "1"));
+	EXPECT_EQ(0, offload_try("target_us", "1000000"));
+	EXPECT_EQ(0, offload_try("target_us", "1"));
 	EXPECT_EQ(0, offload_try("stripe_bytes", "4096"));
 	EXPECT_EQ(0, offload_try("min_bytes", "0x1000"));
 	offload_get("min_bytes", value, sizeof(value));

@@ -69,8 +69,9 @@ static long change_settings(void)
 	static const char * const reasons[] = {
 		"all", "syscall_or_cpuset", "mempolicy_mbind numa_misplaced",
 	};
-	int window = rand() % 2048;
+	int window = rand() % 2 ? rand() % 2048 : 0;
 
+	offload_set("target_us", "%d", rand() % 2000);
 	/* A chunk is never larger than the window */
 	offload_set("chunk_pages", "0");
 	offload_set("window_pages", "%d", window);
