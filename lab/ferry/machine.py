@@ -18,7 +18,7 @@ ICOUNT_CPU = f"{TCG_CPU},-rdrand,-rdseed"
 # The host's date takes the guest's kernel a few instructions more or less to read and write.
 ICOUNT_DATE = "2026-01-01"
 
-RANGES = "sysctl.vm.migrate_ranges=1"
+ONE_BY_ONE = "sysctl.vm.migrate_ranges=0"
 
 
 @dataclass(frozen=True)
@@ -52,9 +52,9 @@ class Machine:
             raise FerryError(f"{available_mib} MiB of memory are free and a VM needs {need}: free some")
         return replace(self, node_mib=node_mib)
 
-    def with_ranges(self) -> Machine:
-        """The same machine, where Ferry's kernel unmaps folios in ranges."""
-        return replace(self, kernel_args=(*self.kernel_args, RANGES))
+    def one_by_one(self) -> Machine:
+        """The same machine, where Ferry's kernel unmaps folios one by one and not in ranges."""
+        return replace(self, kernel_args=(*self.kernel_args, ONE_BY_ONE))
 
     @property
     def smp(self) -> str:
@@ -116,7 +116,7 @@ MACHINES = {
     machine.name: machine
     for machine in (
         Machine("smp"),
-        Machine("ranges", kernel_args=(RANGES,)),
+        Machine("one-by-one", kernel_args=(ONE_BY_ONE,)),
         Machine("icount", cpus=1, cpu_nodes=1, icount=True),
         Machine("cxl", cpu_nodes=1, slow_nodes=True),
         # Half of node 1 can be unplugged; most of node 0 can be had in one piece, so movable pages go there.

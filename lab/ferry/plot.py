@@ -32,7 +32,7 @@ def draw(rows: Sequence[Row], path: Path, title: str, origin: str) -> None:
     figure.suptitle(title)
     figure.supxlabel(origin, fontsize="x-small", color="grey")
     bars, names = left.get_legend_handles_labels()
-    figure.legend(bars, names, loc="outside lower center", ncols=len(names), frameon=False)
+    figure.legend(bars, names, loc="outside right center", frameon=False)
     out = io.BytesIO()
     figure.savefig(out, format="png", dpi=120)
     pyplot.close(figure)

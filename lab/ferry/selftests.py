@@ -22,8 +22,8 @@ PROGRAMS = {
         *("sysfs", "data", "concurrent", "extra_refs", "faults", "providers", "helpers", "unload"),
         *("memory", "move_calls", "run_state", "run_races", "run_files", "poison"),
     ),
-    # Once more what moves anonymous memory, where folios are unmapped in ranges.
-    "ranges": (
+    # Once more what moves anonymous memory, where folios are not unmapped in ranges.
+    "one-by-one": (
         *("data", "concurrent", "extra_refs", "faults", "memory", "move_calls"),
         *("run_state", "run_races", "run_files", "torture", "poison"),
     ),

@@ -71,13 +71,13 @@ class Plan:
     size: str = "64M"
     call: str = "move_pages"
     server: str = "zen3"
-    ranges: bool = False  # of folios, unmapped and restored together
+    one_by_one: bool = False  # folios are unmapped and restored, and not in ranges
 
     @property
     def machine(self) -> Machine:
         """The emulated server."""
         server = profile.load(self.server).as_machine()
-        return server.with_ranges() if self.ranges else server
+        return server.one_by_one() if self.one_by_one else server
 
     def check(self) -> None:
         """Raise UsageError for what can be known to fail without a boot."""

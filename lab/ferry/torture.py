@@ -80,8 +80,7 @@ class Plan:
     @property
     def machines(self) -> tuple[Machine, ...]:
         """Folios are unmapped one by one, and in ranges."""
-        one_by_one = self.machine
-        return one_by_one, one_by_one.with_ranges()
+        return self.machine.one_by_one(), self.machine
 
     @property
     def seconds(self) -> int:
@@ -102,7 +101,7 @@ def run(plan: Plan, show: Callable[[str], None] = lambda line: None) -> Iterator
     for name in _chosen(classes(program), plan.classes):
         outcome = Outcome(name)
         for where in plan.machines:
-            show(f"{name}, {'in ranges' if machine.RANGES in where.kernel_args else 'one by one'}")
+            show(f"{name}, {'one by one' if machine.ONE_BY_ONE in where.kernel_args else 'in ranges'}")
             outcome += _boot(kernel, where, program, name, plan.seconds)
         yield outcome
 

@@ -51,7 +51,7 @@ def test_a_sum_keeps_each_complaint() -> None:
 
 def test_half_of_the_time_is_for_ranges() -> None:
     one_by_one, ranges = torture.Plan(minutes=3).machines
-    assert one_by_one.with_ranges() == ranges
+    assert ranges.one_by_one() == one_by_one
     assert torture.Plan(minutes=3).seconds == 90
 
 

@@ -22,7 +22,14 @@ def test_profile_and_clock_agree() -> None:
 
 def test_ranges_do_without_walks() -> None:
     """With them nearly no folio of plain memory has its reverse mapping walked."""
-    plan = steps.Plan(folios=("4K",), engines=("none",), size="16M", ranges=True)
+    plan = steps.Plan(folios=("4K",), engines=("none",), size="16M")
     by_function = {count.function: count.instructions for count in steps.measure(plan)[0][0].counts}
     assert by_function.get("rmap_walk_anon", 0) < 5
     assert by_function.get("unmap_run", 0) > 50, sorted(by_function)
+
+
+def test_folios_one_by_one_are_walked_to() -> None:
+    """The switch works: what compares both ways compares two ways."""
+    plan = steps.Plan(folios=("4K",), engines=("none",), size="16M", one_by_one=True)
+    by_function = {count.function: count.instructions for count in steps.measure(plan)[0][0].counts}
+    assert by_function.get("rmap_walk_anon", 0) > 50, sorted(by_function)

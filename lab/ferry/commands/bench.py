@@ -40,7 +40,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--per-call", type=int, default=0, metavar="N", help="folios per call (default: 0, all)"
     )
-    parser.add_argument("--ranges", action="store_true", help="with vm.migrate_ranges=1 on Ferry's kernel")
+    parser.add_argument(
+        "--one-by-one", action="store_true", help="with vm.migrate_ranges=0 on Ferry's kernel"
+    )
     parser.add_argument("--busy", type=int, default=0, metavar="N", help="threads that burn CPU (default: 0)")
     parser.add_argument(
         "--json", metavar="FILE", help="write JSON to FILE, or to stdout instead of a table (-)"
@@ -50,7 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print a table unless JSON goes to stdout."""
     where = machine.get(args.machine, args.cpus)
-    where = where.with_ranges() if args.ranges else where
+    where = where.one_by_one() if args.one_by_one else where
     more = (
         *("--from", str(args.source), "--to", str(args.target)),
         *("--per-call", str(args.per_call), "--busy", str(args.busy)),
@@ -74,7 +76,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         report.write_json(path, as_json(measured, args.kvm))
     if args.json != "-":
-        name = f"{where.name} with ranges" if args.ranges else where.name
+        name = f"{where.name}, folios one by one" if args.one_by_one else where.name
         report.show(report.table(measured.rows, f"{name}: {plan.size} per run, {plan.call}"))
     return 0
 

@@ -26,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--bytes", default=plan.size, metavar="SIZE", help="moved by the call (default: 64M)")
     parser.add_argument("--call", default=plan.call, choices=steps.CALLS)
     parser.add_argument("--profile", default=plan.server, metavar="NAME", help=", ".join(profile.names()))
-    parser.add_argument("--ranges", action="store_true", help="with vm.migrate_ranges=1")
+    parser.add_argument("--one-by-one", action="store_true", help="with vm.migrate_ranges=0")
     parser.add_argument("--functions", type=int, default=12, metavar="N", help="how many to show, default 12")
     parser.add_argument("--plot", metavar="FILE", help="draw the steps to FILE, a PNG")
     parser.add_argument(
@@ -43,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
         size=args.bytes,
         call=args.call,
         server=args.profile,
-        ranges=args.ranges,
+        one_by_one=args.one_by_one,
     )
     plan.check()
     path = Path(args.json) if args.json and args.json != "-" else None
@@ -52,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
         report.check_writable(place)
     found, kernels = steps.measure(plan)
     known = provenance.of_vms(plan.machine, kernels)
-    how = ", with ranges" if plan.ranges else ""
+    how = ", folios one by one" if plan.one_by_one else ""
     if args.json:
         report.write_json(path, {"provenance": known, **as_json(plan, found)})
     if picture:

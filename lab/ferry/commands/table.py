@@ -26,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--here", action="store_true", help="measure this machine itself, which runs a Ferry kernel; no VM"
     )
-    parser.add_argument("--ranges", action="store_true", help="with vm.migrate_ranges=1; for VMs")
+    parser.add_argument("--one-by-one", action="store_true", help="with vm.migrate_ranges=0; for VMs")
     parser.add_argument(
         "--json", metavar="FILE", help="write JSON to FILE, too, or to stdout instead of a table (-)"
     )
@@ -41,8 +41,8 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(
             f"--twice is for virtual time: wall time, here of {wall[0]}, is never the same twice"
         )
-    if args.here and args.ranges:
-        raise UsageError("--ranges is for VMs: here, say 'sysctl vm.migrate_ranges=1' before")
+    if args.here and args.one_by_one:
+        raise UsageError("--one-by-one is for VMs: here, say 'sysctl vm.migrate_ranges=0' before")
     if args.here:
         here.check()
     path = Path(args.json) if args.json and args.json != "-" else None
@@ -94,7 +94,7 @@ def _about(table: tables.Table, server: profile.Profile, args: argparse.Namespac
         "table": table.name,
         "title": table.title,
         "note": table.note,
-        "profile": "here" if args.here else server.name + ("-ranges" if args.ranges else ""),
+        "profile": "here" if args.here else server.name + ("-one-by-one" if args.one_by_one else ""),
         "quick": args.quick,
         "source": {key: source[key] for key in ("title", "author", "link", "machine")},
     }
@@ -113,7 +113,7 @@ def _measure(table: tables.Table, server: profile.Profile, args: argparse.Namesp
         _check_channels(table, cells, server)
         emulator.build()
         machine = server.as_threads() if table.wall_time else server.as_machine()
-        machine = machine.with_ranges() if args.ranges else machine
+        machine = machine.one_by_one() if args.one_by_one else machine
         found, kernels = runner.in_vms(cells, machine)
         known = provenance.of_vms(machine, kernels) | {"server": server.summary, **server.parameters()}
     figures = [each.as_json() for each in tables.compare(table, found)]

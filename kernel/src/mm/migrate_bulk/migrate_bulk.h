@@ -63,7 +63,7 @@ void migrate_folio_end(struct folio *src, struct folio *dst,
 
 #ifdef CONFIG_MIGRATE_RANGES
 
-DECLARE_STATIC_KEY_FALSE(migrate_ranges_key);
+DECLARE_STATIC_KEY_TRUE(migrate_ranges_key);
 
 /* range.c */
 bool migrate_range_fits(struct folio *first, struct folio *folio);
@@ -87,7 +87,7 @@ void migrate_folio_record_range(struct folio *dst, struct anon_vma *anon_vma);
 
 static inline bool migrate_ranges_enabled(void)
 {
-	return static_branch_unlikely(&migrate_ranges_key);
+	return static_branch_likely(&migrate_ranges_key);
 }
 
 /**

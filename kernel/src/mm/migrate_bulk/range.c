@@ -31,7 +31,7 @@
 /* The span of a range is at most so many times what it maps */
 #define SPARSE	4
 
-DEFINE_STATIC_KEY_FALSE(migrate_ranges_key);
+DEFINE_STATIC_KEY_TRUE(migrate_ranges_key);
 
 static struct ctl_table range_sysctls[] = {
 	{
