@@ -30,9 +30,9 @@ NONE = "none"
 SETTINGS = {
     "reasons": "why memory is moved, for the engine to be used: all, none, or words of the kernel's list",
     "min_bytes": "smaller calls are left to Linux's own path; 0: what the engine says, at least 256 KiB",
-    "target_us": "how long a page may be inaccessible while it moves; the window follows from it; 0: 500",
+    "target_us": "about how long pages are away while they move; the window follows from it; 0: 500",
     "window_pages": "for experiments: pages that one call may have unmapped, whatever target_us is; 0: auto",
-    "chunk_pages": "pages that are unmapped, copied and remapped together; 0: 128",
+    "chunk_pages": "most pages that are unmapped, copied and remapped together; 0: 128",
     "stripe_bytes": "large folios are cut into parts of at least this size, one per channel; 0: the engine's",
     "deadline_ms": "how long the copies of a chunk may take before it does without them; 0: 100",
     "inaccessible_enabled": "1: measure how long folios cannot be accessed; costs a little",

@@ -65,7 +65,7 @@ struct migrate_slot {
  * @copied_folios: how many of them the engine copied and that moved
  * @copied_pages: the same in base pages
  * @window_pages: what was unmapped when it was submitted, itself included
- * @start: when its first folio was unmapped, by local_clock()
+ * @start_ns: when its first folio was unmapped
  * @deadline: in jiffies; an engine that is not done then has failed
  * @pending: copies that the engine has not finished, and one for the submitter
  * @done: @pending has come to 0
@@ -78,7 +78,7 @@ struct migrate_chunk {
 	unsigned int copied_folios;
 	unsigned long copied_pages;
 	unsigned long window_pages;
-	u64 start;
+	u64 start_ns;
 	unsigned long deadline;
 	atomic_t pending;
 	struct completion done;
@@ -122,13 +122,12 @@ struct migrate_window {
  * @stripe_bytes: effective
  * @deadline: effective, in jiffies
  * @nr_chunks: chunks in each window
- * @quota: in base pages, as the last call left it: where the next one begins
  * @lost_window: a window was retired, since an engine still uses it
  * @lock: of @free
  * @free: windows that no task uses
  *
- * Immutable but for @quota, which anybody writes, @lost_window, which is only
- * ever set, and the free list. A new setting makes a new state.
+ * Immutable but for @lost_window, which is only ever set, and the free list. A
+ * new setting makes a new state.
  */
 struct migrate_offload_state {
 	struct migrator *m;
@@ -140,7 +139,6 @@ struct migrate_offload_state {
 	unsigned long stripe_bytes;
 	unsigned long deadline;
 	unsigned int nr_chunks;
-	unsigned long quota;
 	bool lost_window;
 	spinlock_t lock;	/* of free */
 	struct list_head free;
@@ -165,6 +163,8 @@ bool migrate_offload_replace_windows(void);
 void migrate_window_free(struct migrate_window *window);
 
 /* quota.c */
+unsigned long
+migrate_offload_first_quota(const struct migrate_offload_state *state);
 unsigned long migrate_offload_quota(const struct migrate_offload_state *state,
 				    unsigned long quota, unsigned long nr_pages,
 				    u64 ns);

@@ -65,9 +65,9 @@ struct engine {
 	struct folio *stuck[NR_FOLIOS];
 	unsigned int nr_stuck;
 	unsigned int nr_submitted;
+	unsigned int nr_flushed;
 	atomic_t nr_inflight;
 	unsigned int max_inflight;
-	unsigned int last_inflight;	/* when the last copy was submitted */
 	bool saw_refused;
 	int start_error;
 	int nr_started;			/* less what was stopped */
@@ -197,8 +197,8 @@ static int engine_submit(struct migrator *m, struct migrate_copy *copy)
 	if (!e->nr_submitted++)
 		e->src0 = copy->src;
 	atomic_inc(&e->nr_inflight);
-	e->last_inflight = atomic_read(&e->nr_inflight);
-	e->max_inflight = max(e->max_inflight, e->last_inflight);
+	e->max_inflight = max_t(unsigned int, e->max_inflight,
+				atomic_read(&e->nr_inflight));
 	switch (e->fault) {
 	case FAULT_REVERSE:
 	case FAULT_SLOW:
@@ -272,6 +272,7 @@ static bool engine_flush(struct migrator *m)
 {
 	struct engine *e = container_of(m, struct engine, m);
 
+	e->nr_flushed++;
 	if (e->fault == FAULT_REVERSE)
 		engine_drain(e);
 	else if (e->fault == FAULT_SLOW || e->fault == FAULT_FULL ||
@@ -510,18 +511,44 @@ static void window_is_never_exceeded(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, fx->engine.max_inflight, 10);
 }
 
-/* A chunk takes ten times the target: so no more than one is in flight soon */
-static void window_follows_from_the_target(struct kunit *test)
+/* What an administrator chooses is not cut for the target */
+static void chosen_chunk_is_not_cut(struct kunit *test)
+{
+	struct migrate_offload_settings s = small();
+	struct fixture *fx = test->priv;
+
+	prepare(test, FAULT_SLOW);
+	s.chunk_pages = s.window_pages;
+	KUNIT_ASSERT_EQ(test, 0, apply(s));
+	expect_all_moved(test);
+	KUNIT_EXPECT_EQ(test, fx->engine.nr_flushed,
+			NR_FOLIOS / s.chunk_pages);
+}
+
+/* How much is in flight at most, where a chunk takes 50 ms */
+static unsigned int most_for_target(struct kunit *test, unsigned long target_us)
 {
 	struct migrate_offload_settings s = small();
 	struct fixture *fx = test->priv;
 
 	prepare(test, FAULT_SLOW);
 	s.window_pages = 0;
-	s.target_us = 5000;
+	s.target_us = target_us;
 	KUNIT_ASSERT_EQ(test, 0, apply(s));
 	expect_all_moved(test);
-	KUNIT_EXPECT_LE(test, fx->engine.last_inflight, s.chunk_pages);
+	return fx->engine.max_inflight;
+}
+
+static void no_more_is_unmapped_than_fits_the_target(struct kunit *test)
+{
+	KUNIT_EXPECT_EQ(test, most_for_target(test, 1), small().chunk_pages);
+}
+
+static void more_is_unmapped_if_it_fits_the_target(struct kunit *test)
+{
+	KUNIT_EXPECT_GT(test,
+			most_for_target(test, MIGRATE_OFFLOAD_MAX_TARGET_US),
+			small().chunk_pages);
 }
 
 /* Settled, if each chunk takes as long as what is unmapped takes the engine */
@@ -545,11 +572,15 @@ static void quota_is_what_the_engine_does_in_time(struct kunit *test)
 	};
 
 	/* 500 us are 250 pages of 2 us, whatever it began with */
-	KUNIT_EXPECT_EQ(test, settled_quota(&state, 16, 2000), 249);
+	KUNIT_EXPECT_EQ(test, settled_quota(&state, 128, 2000), 249);
 	KUNIT_EXPECT_EQ(test, settled_quota(&state, 1024, 2000), 250);
 	/* A fast engine gets all, a slow one no less than is worth a flush */
-	KUNIT_EXPECT_EQ(test, settled_quota(&state, 16, 200), 1024);
-	KUNIT_EXPECT_EQ(test, settled_quota(&state, 1024, 100000), 16);
+	KUNIT_EXPECT_EQ(test, settled_quota(&state, 128, 200), 1024);
+	KUNIT_EXPECT_EQ(test, settled_quota(&state, 1024, 100000), 128);
+	KUNIT_EXPECT_EQ(test, migrate_offload_first_quota(&state), 128);
+	/* What is known first counts in whole */
+	KUNIT_EXPECT_EQ(test, migrate_offload_quota(&state, 0, 128, 128000),
+			500);
 	state.chunk_pages = 4;
 	KUNIT_EXPECT_EQ(test, settled_quota(&state, 1024, 100000), 5);
 	KUNIT_EXPECT_EQ(test, settled_quota(&state, 1024, 1000000), 4);
@@ -562,6 +593,7 @@ static void quota_is_what_the_engine_does_in_time(struct kunit *test)
 			125);
 	/* A window that was chosen is what it is */
 	state.target_us = 0;
+	KUNIT_EXPECT_EQ(test, migrate_offload_first_quota(&state), 1024);
 	KUNIT_EXPECT_EQ(test, settled_quota(&state, 16, 100000), 1024);
 }
 
@@ -1330,7 +1362,9 @@ static struct kunit_case migrate_offload_cases[] = {
 	KUNIT_CASE(engine_copies_every_folio),
 	KUNIT_CASE(out_of_order_completion_is_right),
 	KUNIT_CASE(window_is_never_exceeded),
-	KUNIT_CASE(window_follows_from_the_target),
+	KUNIT_CASE(chosen_chunk_is_not_cut),
+	KUNIT_CASE(no_more_is_unmapped_than_fits_the_target),
+	KUNIT_CASE(more_is_unmapped_if_it_fits_the_target),
 	KUNIT_CASE(quota_is_what_the_engine_does_in_time),
 	KUNIT_CASE(no_more_than_a_chunk_waits_for_the_caller),
 	KUNIT_CASE(busy_engine_falls_back_to_cpu),

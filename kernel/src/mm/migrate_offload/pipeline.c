@@ -139,6 +139,8 @@ static unsigned long pipeline_chunk_pages(struct migrate_pipeline *p)
 {
 	unsigned long quota = p->engine_idle ? p->quota : p->quota / 2;
 
+	if (!p->state->target_us)
+		return p->state->chunk_pages;
 	return clamp(quota, 1UL, p->state->chunk_pages);
 }
 
@@ -190,7 +192,7 @@ static unsigned long pipeline_stock_limit(struct migrate_pipeline *p)
 	unsigned long most = max(STOCK_MAX_PAGES, p->state->window_pages);
 
 	if (p->engine_idle || p->target || !p->stock_pages)
-		return p->state->chunk_pages;
+		return pipeline_chunk_pages(p);
 	return min(p->stock_pages * STOCK_GROWTH, most);
 }
 
@@ -334,8 +336,9 @@ static bool pipeline_unmap_chunk(struct migrate_pipeline *p)
 	struct migrate_slot *slot = chunk->slots, *end;
 	unsigned long pages = 0, before;
 
-	chunk->start = local_clock();
 	while (pipeline_may_grow(p, pages)) {
+		if (!pages)
+			chunk->start_ns = ktime_get_ns();
 		before = pages;
 		end = slot + pipeline_unmap_step(p, slot, pages);
 		for (; slot < end; slot++)
@@ -487,9 +490,9 @@ static void pipeline_close_chunk(struct migrate_pipeline *p,
 	struct migrator_stats *stats = p->state->m->stats;
 
 	migrate_offload_settle(&p->call);
-	p->quota = migrate_offload_quota(p->state, p->quota, chunk->window_pages,
-					 local_clock() - chunk->start);
-	WRITE_ONCE(p->state->quota, p->quota);
+	p->quota = migrate_offload_quota(p->state, p->head ? p->quota : 0,
+					 chunk->window_pages,
+					 ktime_get_ns() - chunk->start_ns);
 	migrate_offload_count(STAT_FOLIOS, chunk->copied_folios);
 	migrate_offload_count(STAT_BYTES, bytes);
 	atomic_long_add(chunk->copied_folios, &stats->folios);
@@ -594,7 +597,8 @@ static void pipeline_remap_chunk(struct migrate_pipeline *p)
 		return;
 	}
 	trace_migrate_offload_remap(p->head, chunk->nr_folios,
-				    chunk->nr_pages, p->unmapped_pages);
+				    chunk->nr_pages, p->unmapped_pages,
+				    p->quota);
 	for (slot = chunk->unmoved; slot < end; slot++)
 		if (slot->submitted)
 			__pipeline_move_folio(p, chunk, slot);
@@ -668,7 +672,8 @@ static void pipeline_submit_chunk(struct migrate_pipeline *p)
 	chunk->deadline = jiffies + p->state->deadline;
 	chunk->window_pages = p->unmapped_pages;
 	trace_migrate_offload_submit(p->tail, chunk->nr_folios,
-				     chunk->nr_pages, p->unmapped_pages);
+				     chunk->nr_pages, p->unmapped_pages,
+				     p->quota);
 	if (atomic_sub_and_test(nr_refused + 1, &chunk->pending))
 		complete(&chunk->done);
 	p->tail++;
@@ -681,6 +686,8 @@ static void pipeline_submit_chunk(struct migrate_pipeline *p)
 
 static bool pipeline_can_unmap(struct migrate_pipeline *p)
 {
+	unsigned long least = pipeline_chunk_pages(p) / 2;
+
 	/* Who unregisters the migrator waits for this window only */
 	p->stop |= pipeline_superseded(p) ||
 		   atomic_long_read(&p->state->m->stats->overdue);
@@ -689,7 +696,8 @@ static bool pipeline_can_unmap(struct migrate_pipeline *p)
 	/* What the engine has no room for would be inaccessible for nothing */
 	if (p->engine_full || p->tail - p->head == p->state->nr_chunks)
 		return false;
-	return pipeline_has_room(p, 0, folio_nr_pages(p->next_src));
+	/* Nor is it worth a flush to fill every gap of the window */
+	return pipeline_has_room(p, 0, max(folio_nr_pages(p->next_src), least));
 }
 
 /* With folios unmapped only from those who can be asked not to wait, once */
@@ -841,7 +849,8 @@ int __migrate_offload_pages(struct list_head *from, struct list_head *ret_folios
 		goto unlock;
 	}
 	p.state = state;
-	p.quota = READ_ONCE(state->quota);
+	p.quota = migrate_offload_first_quota(state);
+	p.engine_idle = state->m->copies_by_cpu;
 	pipeline_run(&p);
 	/* Not if an engine still uses it */
 	if (p.window)

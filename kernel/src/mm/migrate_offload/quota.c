@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * How much a call may have unmapped at one moment, so that its pages are away
- * for no longer than the administrator wants.
+ * How much a call may have unmapped at one moment, for its pages to be away for
+ * about as long as the administrator wants.
  *
  * By Little's law what is unmapped is the time that each page is, times the
  * rate at which pages are mapped again. That rate is measured chunk by chunk.
  * It is whatever limits the call at this moment: the engine, its other users,
- * this CPU. So if several calls share an engine, each finds that it has less of
- * it, and the sum of their windows stays what the engine can do in that time.
+ * this CPU. So calls that share an engine each find that they have less of it.
+ *
+ * The quota has a floor, and so has the time: an engine that takes longer than
+ * the target for whatever it is given would be given less and less for nothing.
  */
 #include <linux/math64.h>
 #include <linux/minmax.h>
@@ -15,17 +17,37 @@
 
 #include "internal.h"
 
-/* With fewer in a chunk a TLB flush for each costs more than it is worth */
-#define MIN_QUOTA_PAGES	16UL
+/* Less is not worth a TLB flush, nor the waking of an engine */
+#define MIN_QUOTA_PAGES	128UL
+
+static unsigned long least_quota(const struct migrate_offload_state *state)
+{
+	return min3(MIN_QUOTA_PAGES, state->chunk_pages, state->window_pages);
+}
+
+/**
+ * migrate_offload_first_quota() - what a call begins with
+ * @state: which has the target, and the bounds
+ *
+ * Nothing is known yet, so it is little.
+ *
+ * Return: in base pages.
+ */
+unsigned long
+migrate_offload_first_quota(const struct migrate_offload_state *state)
+{
+	return state->target_us ? least_quota(state) : state->window_pages;
+}
 
 /**
  * migrate_offload_quota() - learn from a chunk how much may be unmapped
  * @state: which has the target, and the bounds
- * @quota: what was right so far, in base pages
+ * @quota: what was right so far, in base pages; 0: nothing is known
  * @nr_pages: what was unmapped when the chunk's copies were submitted
  * @ns: from when its first folio was unmapped until its last was mapped again
  *
- * One chunk that was interrupted counts no more than all before it.
+ * What one chunk says counts as much as all before it, since what disturbs a
+ * call disturbs all chunks that are in flight.
  *
  * Return: how many base pages may be unmapped from now on; never more than the
  * window. One folio that is larger may still be.
@@ -34,7 +56,6 @@ unsigned long migrate_offload_quota(const struct migrate_offload_state *state,
 				    unsigned long quota, unsigned long nr_pages,
 				    u64 ns)
 {
-	unsigned long least = min(MIN_QUOTA_PAGES, state->chunk_pages);
 	unsigned long most = state->window_pages;
 	u64 fit;
 
@@ -42,7 +63,9 @@ unsigned long migrate_offload_quota(const struct migrate_offload_state *state,
 		return most;
 	fit = div64_u64((u64)nr_pages * state->target_us * NSEC_PER_USEC,
 			max(ns, 1));
-	/* So that it comes back after one that was wrong, in either direction */
+	/* So that it comes back soon after a chunk that was too fast */
 	fit = min(fit, 2 * most);
-	return clamp((quota + fit) / 2, least, most);
+	if (quota)
+		fit = (quota + fit) / 2;
+	return clamp(fit, least_quota(state), most);
 }

@@ -141,15 +141,14 @@ static void state_set_limits(struct migrate_offload_state *state,
 		state->chunk_pages = min(state->chunk_pages, s->window_pages);
 	state->window_pages = s->window_pages ?:
 		auto_window(&limits, state->chunk_pages);
-	/* Nothing is known yet: enough for the engine to work beside this CPU */
-	state->quota = min(state->window_pages, 2 * state->chunk_pages);
-	if (!state->target_us)
-		state->quota = state->window_pages;
 	state->stripe_bytes = s->stripe_bytes ?:
 		max(PAGE_ALIGN(limits.stripe_bytes), PAGE_SIZE);
 	state->deadline = msecs_to_jiffies(s->deadline_ms ?: DEFAULT_DEADLINE_MS);
 	state->nr_chunks = DIV_ROUND_UP(state->window_pages,
 					state->chunk_pages);
+	/* A quota is for two, be they smaller */
+	if (state->target_us)
+		state->nr_chunks = max(state->nr_chunks, 2);
 }
 
 static struct migrate_offload_state *

@@ -63,19 +63,24 @@ TRACE_EVENT(migrate_offload_end,
 		  __get_str(migrator), __entry->reason, __entry->nr_succeeded)
 );
 
-/* window_pages: unmapped at this moment, this chunk included */
+/*
+ * window_pages: unmapped at this moment, this chunk included; quota: how much
+ * may be
+ */
 DECLARE_EVENT_CLASS(migrate_offload_chunk,
 
 	TP_PROTO(unsigned int chunk, unsigned int nr_folios,
-		 unsigned long nr_pages, unsigned long window_pages),
+		 unsigned long nr_pages, unsigned long window_pages,
+		 unsigned long quota),
 
-	TP_ARGS(chunk, nr_folios, nr_pages, window_pages),
+	TP_ARGS(chunk, nr_folios, nr_pages, window_pages, quota),
 
 	TP_STRUCT__entry(
 		__field(unsigned int, chunk)
 		__field(unsigned int, nr_folios)
 		__field(unsigned long, nr_pages)
 		__field(unsigned long, window_pages)
+		__field(unsigned long, quota)
 	),
 
 	TP_fast_assign(
@@ -83,24 +88,27 @@ DECLARE_EVENT_CLASS(migrate_offload_chunk,
 		__entry->nr_folios = nr_folios;
 		__entry->nr_pages = nr_pages;
 		__entry->window_pages = window_pages;
+		__entry->quota = quota;
 	),
 
-	TP_printk("chunk=%u nr_folios=%u nr_pages=%lu window_pages=%lu",
+	TP_printk("chunk=%u nr_folios=%u nr_pages=%lu window_pages=%lu quota=%lu",
 		  __entry->chunk, __entry->nr_folios, __entry->nr_pages,
-		  __entry->window_pages)
+		  __entry->window_pages, __entry->quota)
 );
 
 /* The chunk is unmapped and its copies are with the engine */
 DEFINE_EVENT(migrate_offload_chunk, migrate_offload_submit,
 	TP_PROTO(unsigned int chunk, unsigned int nr_folios,
-		 unsigned long nr_pages, unsigned long window_pages),
-	TP_ARGS(chunk, nr_folios, nr_pages, window_pages));
+		 unsigned long nr_pages, unsigned long window_pages,
+		 unsigned long quota),
+	TP_ARGS(chunk, nr_folios, nr_pages, window_pages, quota));
 
 /* All its copies are complete; its folios are about to be remapped */
 DEFINE_EVENT(migrate_offload_chunk, migrate_offload_remap,
 	TP_PROTO(unsigned int chunk, unsigned int nr_folios,
-		 unsigned long nr_pages, unsigned long window_pages),
-	TP_ARGS(chunk, nr_folios, nr_pages, window_pages));
+		 unsigned long nr_pages, unsigned long window_pages,
+		 unsigned long quota),
+	TP_ARGS(chunk, nr_folios, nr_pages, window_pages, quota));
 
 /* A folio is not copied by the engine */
 TRACE_EVENT(migrate_offload_fallback,

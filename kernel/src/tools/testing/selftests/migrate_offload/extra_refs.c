@@ -76,6 +76,7 @@ static const char *set_up(FIXTURE_DATA(pinned) *self,
 		why = region_create(&self->region, variant->backing,
 				    variant->folio, size, self->nodes[0]);
 	/* One chunk: all is with the engine before the first folio is remapped */
+	offload_set("window_pages", "%zu", size / PAGE);
 	offload_set("chunk_pages", "%zu", size / PAGE);
 	offload_set("min_bytes", "4096");
 	offload_set("reasons", "syscall_or_cpuset");

@@ -92,7 +92,7 @@ static long wrong_after(struct writer *w)
  */
 static long move(const struct load *load, struct region *r, long *stayed)
 {
-	size_t folio = load->folio ?: PAGE;
+	long nr = r->size / PAGE, per_folio = (load->folio ?: PAGE) / PAGE;
 	long moved = 0, off;
 
 	for (int i = 0; i < 2; i++) {
@@ -100,11 +100,12 @@ static long move(const struct load *load, struct region *r, long *stayed)
 				  torture_nodes[!i]);
 		if (off < 0)
 			off = region_pages_off(r, torture_nodes[!i]);
-		/* What did not go does not come back */
-		moved += r->size / PAGE - off - *stayed;
+		/* What did not go does not come back; what is nowhere did neither */
+		if (off + *stayed < nr)
+			moved += nr - off - *stayed;
 		*stayed = off;
 	}
-	return moved * PAGE / folio;
+	return moved / per_folio;
 }
 
 static long round_of(struct torture_tally *tally, const struct load *load,
