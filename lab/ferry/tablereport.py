@@ -145,7 +145,7 @@ def write(folder: Path = paths.OUT) -> list[Path]:
 
 
 def _picture(result: Json) -> bytes:
-    """A PNG: what is plotted follows from what the cells have."""
+    """A PNG: what is plotted follows from what the cells differ in."""
     import matplotlib as mpl
 
     mpl.use("Agg")
@@ -153,7 +153,7 @@ def _picture(result: Json) -> bytes:
 
     folios = list(dict.fromkeys(cell["folio_kib"] for cell in result["cells"]))
     draw = _plot_channels
-    if any("first_folio_us" in cell for cell in result["cells"]):
+    if result["table"] == "v5-batch":
         draw = _plot_batches
     elif result["table"] in ("mtcopy", "userspace", "v1-cycles"):
         draw = _plot_folios
