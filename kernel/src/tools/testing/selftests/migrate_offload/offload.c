@@ -149,8 +149,7 @@ void offload_reset(void)
 {
 	static const char * const numbers[] = {
 		"min_bytes", "target_us", "chunk_pages", "window_pages",
-		"stripe_bytes",
-		"deadline_ms", "inaccessible_enabled",
+		"stripe_bytes", "deadline_ms", "inaccessible_enabled",
 	};
 	static const char * const faults[] = {
 		"read_error", "write_error", "residue", "lost_irq", "stall",

@@ -12,9 +12,9 @@
  *
  * moved: folios of the load, by whomever; one that Linux made smaller counts
  * for its size. folios: moved by the engine. pages: moved by the kernel, the
- * engine's included. bytes: compared. kind to left: folios that the engine did not
- * move, by cause, as in stats/. quarantined: bytes that were kept for a stuck
- * engine until it let go.
+ * engine's included. bytes: compared. kind to left: folios that the engine did
+ * not move, by cause, as in stats/. quarantined: bytes that were kept for a
+ * stuck engine until it let go.
  */
 #define _GNU_SOURCE
 #include <err.h>
@@ -248,8 +248,8 @@ static void torture(const struct torture_class *class, unsigned int seconds)
 	tear_down();
 	grew = offload_stats(&before);
 	printf("# %s seconds=%u moved=%ld folios=%ld pages=%ld struck=%ld bytes=%ld",
-	       class->name, seconds, tally->moved, grew.folios, pages_moved() - pages, struck,
-	       tally->bytes);
+	       class->name, seconds, tally->moved, grew.folios,
+	       pages_moved() - pages, struck, tally->bytes);
 	printf(" kind=%ld refs=%ld busy=%ld error=%ld left=%ld quarantined=%ld\n",
 	       grew.fallback_kind, grew.fallback_refs, grew.fallback_busy,
 	       grew.fallback_error, grew.left, grew.quarantined_bytes);
