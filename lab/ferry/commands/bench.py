@@ -43,6 +43,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--one-by-one", action="store_true", help="with vm.migrate_ranges=0 on Ferry's kernel"
     )
+    parser.add_argument(
+        "--threads", type=int, default=1, metavar="N", help="that move, each its own share (default: 1)"
+    )
     parser.add_argument("--busy", type=int, default=0, metavar="N", help="threads that burn CPU (default: 0)")
     parser.add_argument(
         "--json", metavar="FILE", help="write JSON to FILE, or to stdout instead of a table (-)"
@@ -55,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
     where = where.one_by_one() if args.one_by_one else where
     more = (
         *("--from", str(args.source), "--to", str(args.target)),
-        *("--per-call", str(args.per_call), "--busy", str(args.busy)),
+        *("--per-call", str(args.per_call), "--threads", str(args.threads), "--busy", str(args.busy)),
     )
     plan = bench.Plan(
         folios=tuple(args.folio.split(",")),

@@ -15,15 +15,10 @@
 
 #include <linux/device.h>
 #include <linux/jiffies.h>
-#include <linux/percpu.h>
-#include <linux/sizes.h>
 #include <linux/slab.h>
 #include <linux/wait.h>
 
 #include "dcbm.h"
-
-/* So much in a row goes to one channel: small folios share an interrupt */
-#define DCBM_RUN_BYTES	SZ_64K
 
 LIST_HEAD(dcbm_chans);
 atomic_t dcbm_nr_live;
@@ -33,15 +28,6 @@ DECLARE_WAIT_QUEUE_HEAD(dcbm_idle);
 static DEFINE_MUTEX(dcbm_lock);
 static DECLARE_BITMAP(dcbm_ids, DCBM_MAX_CHANNELS);
 static bool dcbm_active;
-
-/* Where the next small folio of this CPU goes; a hint */
-struct dcbm_run {
-	struct dcbm_chan *chan;
-	int node;
-	size_t left;
-};
-
-static DEFINE_PER_CPU(struct dcbm_run, dcbm_run);
 
 /* --- taking --- */
 
@@ -234,12 +220,9 @@ static void dcbm_release_idle(void)
  */
 void dcbm_leave_channels(void)
 {
-	int cpu;
-
 	mutex_lock(&dcbm_lock);
 	WRITE_ONCE(dcbm_active, false);
-	for_each_possible_cpu(cpu)
-		per_cpu(dcbm_run, cpu).chan = NULL;
+	dcbm_forget_runs();
 	dcbm_release_idle();
 	mutex_unlock(&dcbm_lock);
 }
@@ -377,7 +360,8 @@ static struct dcbm_chan *dcbm_choose(int node, const unsigned long *tried)
 	return best;
 }
 
-static struct dcbm_part *dcbm_get_part_of(struct dcbm_chan *c)
+/* Return: a free part of the channel, or NULL if it has none or is retired */
+struct dcbm_part *dcbm_get_part_of(struct dcbm_chan *c)
 {
 	struct dcbm_part *part = NULL;
 	unsigned long flags;
@@ -394,48 +378,24 @@ static struct dcbm_part *dcbm_get_part_of(struct dcbm_chan *c)
 	return part;
 }
 
-/* Others may use the same run at the same time: it is but a hint */
-static struct dcbm_part *dcbm_get_part_of_run(struct dcbm_run *run, int node,
-					      size_t size, unsigned long *tried)
-{
-	struct dcbm_chan *c = READ_ONCE(run->chan);
-	size_t left = READ_ONCE(run->left);
-
-	if (!c || left < size || READ_ONCE(run->node) != node ||
-	    __test_and_set_bit(c->id, tried))
-		return NULL;
-	WRITE_ONCE(run->left, left - size);
-	return dcbm_get_part_of(c);
-}
-
 /**
  * dcbm_get_part - take a free part of the channel that suits best
  * @node: where the data go
- * @size: of the part, if it is a whole folio, else 0
  * @tried: channels that are out of the question; the chosen one is added
  *
  * Return: the part, or NULL if no channel is left.
  */
-struct dcbm_part *dcbm_get_part(int node, size_t size, unsigned long *tried)
+struct dcbm_part *dcbm_get_part(int node, unsigned long *tried)
 {
-	struct dcbm_run *run = raw_cpu_ptr(&dcbm_run);
 	struct dcbm_part *part = NULL;
 	struct dcbm_chan *c;
 
-	if (size)
-		part = dcbm_get_part_of_run(run, node, size, tried);
 	while (!part) {
 		c = dcbm_choose(node, tried);
 		if (!c)
 			return NULL;
 		__set_bit(c->id, tried);
 		part = dcbm_get_part_of(c);
-		if (part && size) {
-			WRITE_ONCE(run->chan, c);
-			WRITE_ONCE(run->node, node);
-			WRITE_ONCE(run->left,
-				   DCBM_RUN_BYTES - min(size, DCBM_RUN_BYTES));
-		}
 	}
 	return part;
 }
@@ -506,8 +466,8 @@ void dcbm_probed(struct dcbm_chan *c, bool good)
 
 /* --- running --- */
 
-/* Start what was submitted to the channel, by whomever */
-void dcbm_issue(struct dcbm_chan *c)
+/* Start what the channel was given, by whomever */
+void dcbm_ring(struct dcbm_chan *c)
 {
 	if (!READ_ONCE(c->unissued))
 		return;

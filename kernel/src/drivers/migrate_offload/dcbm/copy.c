@@ -4,13 +4,14 @@
  *
  * submit -> busy -> done: unmapped, reported to the core, free again
  *                -> lost: reported as -ETIMEDOUT, yet its channel may go on
- *                   reading and writing: the DMA mapping, references to both
+ *                   reading and writing: the DMA mapping, references to the
  *                   folios and one to the module stay, until the channel ends
  *                   the part after all, or for ever
  *
- * Parts of a folio that follow each other on channels of one device share a
- * mapping, which the first of them owns. Nothing else is shared: no two devices
- * have the same bytes mapped.
+ * A part is all of a folio, or what one of several channels copies of it, or
+ * several small folios (runs.c). Parts of a folio that follow each other on
+ * channels of one device share a mapping, which the first of them owns. Nothing
+ * else is shared: no two devices have the same bytes mapped.
  *
  * The maximum segment size of a device is about entries of scatterlists, of
  * which there are none here; drivers set it to 64 KiB by default, take larger
@@ -33,11 +34,10 @@ static LLIST_HEAD(dcbm_late_parts);
 /* --- DMA mapping --- */
 
 /* Map what @owner and those behind it that go to the same device will copy */
-static int dcbm_map(struct dcbm_part *owner, struct list_head *parts,
-		    struct folio *from, struct folio *to)
+static int dcbm_map(struct dcbm_part *owner, struct list_head *parts)
 {
-	struct page *src = folio_page(from, owner->start >> PAGE_SHIFT);
-	struct page *dst = folio_page(to, owner->start >> PAGE_SHIFT);
+	struct page *src = pfn_to_page(owner->src);
+	struct page *dst = pfn_to_page(owner->dst);
 	struct device *dev = owner->chan->dev;
 	struct dcbm_part *part = owner;
 	size_t len = 0;
@@ -68,6 +68,17 @@ error:
 	return -EIO;
 }
 
+static int dcbm_map_one(struct dcbm_part *part)
+{
+	LIST_HEAD(parts);
+	int err;
+
+	list_add(&part->node, &parts);
+	err = dcbm_map(part, &parts);
+	list_del(&part->node);
+	return err;
+}
+
 static void dcbm_unmap(struct dcbm_part *owner)
 {
 	struct device *dev = owner->chan->dev;
@@ -76,7 +87,10 @@ static void dcbm_unmap(struct dcbm_part *owner)
 	dma_unmap_page(dev, owner->src_dma, owner->mapped, DMA_TO_DEVICE);
 }
 
-/* The channel needs the part no more; an owner stays as long as its mapping */
+/*
+ * The channel needs the part no more, or never got it; an owner stays as long
+ * as its mapping
+ */
 static void dcbm_free(struct dcbm_part *part)
 {
 	struct dcbm_part *owner = part->owner;
@@ -93,11 +107,35 @@ static void dcbm_free(struct dcbm_part *part)
 
 static bool dcbm_probe_is_good(struct dcbm_part *part)
 {
-	void *found = folio_address(part->dst);
+	void *found = page_address(pfn_to_page(part->dst));
 
 	dma_sync_single_for_cpu(part->chan->dev, part->owner->dst_dma,
 				PAGE_SIZE, DMA_FROM_DEVICE);
 	return !part->error && !memchr_inv(found, DCBM_PROBE_BYTE, PAGE_SIZE);
+}
+
+/* Those that have a page among @nr from @pfn on */
+static void dcbm_get_folios(unsigned long pfn, unsigned long nr)
+{
+	unsigned long end = pfn + nr;
+	struct folio *folio;
+
+	for (; pfn < end; pfn = folio_pfn(folio) + folio_nr_pages(folio)) {
+		folio = pfn_folio(pfn);
+		folio_get(folio);
+	}
+}
+
+static void dcbm_put_folios(unsigned long pfn, unsigned long nr)
+{
+	unsigned long end = pfn + nr;
+	struct folio *folio;
+
+	while (pfn < end) {
+		folio = pfn_folio(pfn);
+		pfn = folio_pfn(folio) + folio_nr_pages(folio);
+		folio_put(folio);
+	}
 }
 
 /* Process context: what lost parts held is given back */
@@ -108,7 +146,8 @@ static void dcbm_end_late(struct work_struct *work)
 
 	llist_for_each_entry_safe(part, next, llist_del_all(&dcbm_late_parts),
 				  late) {
-		struct folio *src = part->src, *dst = part->dst;
+		unsigned long src = part->src, dst = part->dst;
+		unsigned long nr_pages = part->len >> PAGE_SHIFT;
 		struct dcbm_chan *c = part->chan;
 
 		if (part->probe)
@@ -118,8 +157,8 @@ static void dcbm_end_late(struct work_struct *work)
 					     "dcbm: %s ended a lost copy of %zu bytes\n",
 					     c->name, part->len);
 		dcbm_free(part);
-		folio_put(src);
-		folio_put(dst);
+		dcbm_put_folios(src, nr_pages);
+		dcbm_put_folios(dst, nr_pages);
 		nr++;
 	}
 	dcbm_reap();
@@ -149,17 +188,36 @@ static bool dcbm_count(struct dcbm_chan *c, bool copied)
 	return true;
 }
 
+/* The part is done with, and so is what it was of its copies */
+static void dcbm_part_done(struct dcbm_part *part, unsigned int nr, int error)
+{
+	struct migrate_copy *copy = part->copies[0];
+	unsigned int i;
+
+	if (nr == 1) {
+		dcbm_free(part);
+		migrate_copy_done(copy, error);
+		return;
+	}
+	/* Whoever has several copies shares no mapping: nobody else frees it */
+	if (part->owner)
+		dcbm_unmap(part);
+	for (i = 0; i < nr; i++)
+		migrate_copy_done(part->copies[i], error);
+	dcbm_put_part(part);
+}
+
 /* The channel is done with the part: the one place where parts end */
 static void dcbm_end(struct dcbm_part *part, int error)
 {
 	struct dcbm_chan *c = part->chan;
-	struct migrate_copy *copy;
 	unsigned long flags;
+	unsigned int nr;
 	bool retired;
 
 	spin_lock_irqsave(&c->lock, flags);
-	copy = part->copy;
-	part->copy = NULL;
+	nr = part->nr_copies;
+	part->nr_copies = 0;
 	/* A part's time runs once those before it are done */
 	if (list_is_first(&part->node, &c->busy) &&
 	    !list_is_last(&part->node, &c->busy))
@@ -171,14 +229,13 @@ static void dcbm_end(struct dcbm_part *part, int error)
 	if (retired)
 		dev_err(c->dev, "dcbm: %s retired after %u errors in a row\n",
 			c->name, dcbm_max_errors);
-	if (!copy) {
+	if (!nr) {
 		part->error = error;
 		llist_add(&part->late, &dcbm_late_parts);
 		queue_work(dcbm_wq, &dcbm_late_work);
 		return;
 	}
-	dcbm_free(part);
-	migrate_copy_done(copy, error);
+	dcbm_part_done(part, nr, error);
 	if (!dcbm_is_active())
 		queue_work(dcbm_wq, &dcbm_late_work);
 }
@@ -212,7 +269,7 @@ static void dcbm_callback(void *param, const struct dmaengine_result *result)
 static struct dma_async_tx_descriptor *dcbm_prepare(struct dcbm_part *part)
 {
 	struct dcbm_part *owner = part->owner;
-	size_t offset = part->start - owner->start;
+	size_t offset = (part->src - owner->src) << PAGE_SHIFT;
 	struct dma_async_tx_descriptor *tx;
 
 	tx = dmaengine_prep_dma_memcpy(part->chan->chan,
@@ -228,9 +285,9 @@ static struct dma_async_tx_descriptor *dcbm_prepare(struct dcbm_part *part)
 
 /*
  * Return: false if the channel refuses; else the part is or will be ended, and
- * @copy, which a probe has not, may be gone.
+ * its copies may be gone.
  */
-static bool dcbm_start(struct dcbm_part *part, struct migrate_copy *copy)
+static bool dcbm_start(struct dcbm_part *part)
 {
 	struct dma_async_tx_descriptor *tx = NULL;
 	struct dcbm_chan *c = part->chan;
@@ -239,16 +296,15 @@ static bool dcbm_start(struct dcbm_part *part, struct migrate_copy *copy)
 
 	spin_lock(&c->submit_lock);
 	/* From here on a channel that is being left is not used */
-	if (READ_ONCE(c->state) == (copy ? DCBM_LIVE : DCBM_STUCK))
+	if (READ_ONCE(c->state) == (part->probe ? DCBM_STUCK : DCBM_LIVE))
 		tx = dcbm_prepare(part);
 	if (!tx) {
 		spin_unlock(&c->submit_lock);
 		return false;
 	}
 	spin_lock_irqsave(&c->lock, flags);
-	part->copy = copy;
 	part->since = jiffies;
-	list_add_tail(&part->node, copy ? &c->busy : &c->lost);
+	list_add_tail(&part->node, part->probe ? &c->lost : &c->busy);
 	c->submitted++;
 	spin_unlock_irqrestore(&c->lock, flags);
 
@@ -259,6 +315,32 @@ static bool dcbm_start(struct dcbm_part *part, struct migrate_copy *copy)
 	if (dma_submit_error(cookie))
 		dcbm_end(part, -EIO);
 	return true;
+}
+
+/* The part, which is nobody's, is for @len bytes of a folio, from @start on */
+void dcbm_fill(struct dcbm_part *part, struct migrate_copy *copy, size_t start,
+	       size_t len)
+{
+	part->copies[0] = copy;
+	part->nr_copies = 1;
+	part->src = folio_pfn(copy->src) + (start >> PAGE_SHIFT);
+	part->dst = folio_pfn(copy->dst) + (start >> PAGE_SHIFT);
+	part->len = len;
+	part->probe = false;
+	part->owner = NULL;
+}
+
+/* What @from was to copy @part copies, on another channel */
+static void dcbm_refill(struct dcbm_part *part, const struct dcbm_part *from)
+{
+	memcpy(part->copies, from->copies,
+	       from->nr_copies * sizeof(*from->copies));
+	part->nr_copies = from->nr_copies;
+	part->src = from->src;
+	part->dst = from->dst;
+	part->len = from->len;
+	part->probe = false;
+	part->owner = NULL;
 }
 
 /* Take a part of as many channels as are worth it, and cut the folio for them */
@@ -275,26 +357,25 @@ static unsigned int dcbm_reserve(struct migrate_copy *copy,
 	struct dcbm_part *part;
 
 	bitmap_copy(tried, refused, DCBM_MAX_CHANNELS);
-	while (nr < want &&
-	       (part = dcbm_get_part(node, want == 1 ? size : 0, tried))) {
+	while (nr < want && (part = dcbm_get_part(node, tried))) {
 		list_add_tail(&part->node, parts);
 		nr++;
 	}
 	list_for_each_entry(part, parts, node) {
-		part->start = dcbm_part_start(size, nr, i++);
-		part->len = dcbm_part_start(size, nr, i) - part->start;
-		part->owner = NULL;
+		size_t start = dcbm_part_start(size, nr, i++);
+		size_t end = dcbm_part_start(size, nr, i);
+
+		dcbm_fill(part, copy, start, end - start);
 	}
 	return nr;
 }
 
-static int dcbm_map_all(struct list_head *parts, struct migrate_copy *copy)
+static int dcbm_map_all(struct list_head *parts)
 {
 	struct dcbm_part *part;
 
 	list_for_each_entry(part, parts, node)
-		if (!part->owner &&
-		    dcbm_map(part, parts, copy->src, copy->dst))
+		if (!part->owner && dcbm_map(part, parts))
 			return -EIO;
 	return 0;
 }
@@ -307,10 +388,7 @@ static unsigned int dcbm_give_up(struct list_head *parts)
 
 	list_for_each_entry_safe(part, next, parts, node) {
 		list_del(&part->node);
-		if (part->owner)
-			dcbm_free(part);
-		else
-			dcbm_put_part(part);
+		dcbm_free(part);
 		nr++;
 	}
 	return nr;
@@ -320,15 +398,14 @@ static unsigned int dcbm_give_up(struct list_head *parts)
  * Start part after part, until a channel refuses. Return: the id of that
  * channel, or DCBM_MAX_CHANNELS; *nr is how many were started.
  */
-static unsigned int dcbm_start_all(struct list_head *parts,
-				   struct migrate_copy *copy, unsigned int *nr)
+static unsigned int dcbm_start_all(struct list_head *parts, unsigned int *nr)
 {
 	struct dcbm_part *part, *next;
 
 	*nr = 0;
 	list_for_each_entry_safe(part, next, parts, node) {
 		list_del(&part->node);
-		if (!dcbm_start(part, copy)) {
+		if (!dcbm_start(part)) {
 			list_add(&part->node, parts);
 			return part->chan->id;
 		}
@@ -337,20 +414,21 @@ static unsigned int dcbm_start_all(struct list_head *parts,
 	return DCBM_MAX_CHANNELS;
 }
 
-int dcbm_submit(struct migrator *m, struct migrate_copy *copy)
+/* A folio of its own, by as many channels as are worth it */
+static int dcbm_submit_large(struct migrate_copy *copy)
 {
 	DECLARE_BITMAP(refused, DCBM_MAX_CHANNELS) = { };
 	unsigned int nr, started, left, by;
 	LIST_HEAD(parts);
 
 	while ((nr = dcbm_reserve(copy, &parts, refused))) {
-		if (dcbm_map_all(&parts, copy)) {
+		if (dcbm_map_all(&parts)) {
 			dcbm_give_up(&parts);
 			return -EIO;
 		}
 		migrate_copy_split(copy, nr);
 		/* The copy may be gone once its last part was started */
-		by = dcbm_start_all(&parts, copy, &started);
+		by = dcbm_start_all(&parts, &started);
 		left = dcbm_give_up(&parts);
 		if (started)
 			break;
@@ -365,43 +443,90 @@ int dcbm_submit(struct migrator *m, struct migrate_copy *copy)
 	return 0;
 }
 
+int dcbm_submit(struct migrator *m, struct migrate_copy *copy)
+{
+	size_t size = folio_size(copy->src);
+
+	if (size < DCBM_RUN_BYTES && copy->stripe_bytes > size / 2)
+		return dcbm_submit_small(copy);
+	return dcbm_submit_large(copy);
+}
+
+/**
+ * dcbm_send - have a part of whole folios copied
+ * @part: filled, and on no list
+ *
+ * If its channel refuses another is asked. If all do, or it cannot be mapped,
+ * its copies end with an error.
+ */
+void dcbm_send(struct dcbm_part *part)
+{
+	DECLARE_BITMAP(refused, DCBM_MAX_CHANNELS) = { };
+	int node = page_to_nid(pfn_to_page(part->dst));
+	struct dcbm_chan *first = part->chan, *c;
+	struct dcbm_part *other;
+	int error;
+
+	for (;;) {
+		c = part->chan;
+		error = dcbm_map_one(part);
+		if (error)
+			break;
+		if (dcbm_start(part)) {
+			/* Whoever issues may have been there already */
+			if (c != first)
+				dcbm_ring(c);
+			return;
+		}
+		error = -EBUSY;
+		__set_bit(c->id, refused);
+		other = dcbm_get_part(node, refused);
+		if (!other)
+			break;
+		dcbm_refill(other, part);
+		dcbm_free(part);
+		part = other;
+	}
+	dcbm_part_done(part, part->nr_copies, error);
+}
+
 /* --- losing --- */
 
 /*
- * The oldest part goes from busy to lost; its copy is returned. Until that
- * copy is done, the folios belong to it and references can be taken.
+ * The oldest part goes from busy to lost. Return: how many copies it was part
+ * of; now @copies knows them. Until these are done, the folios belong to them
+ * and references can be taken.
  */
-static struct migrate_copy *dcbm_lose(struct dcbm_chan *c)
+static unsigned int dcbm_lose(struct dcbm_chan *c, struct migrate_copy **copies)
 {
-	struct migrate_copy *copy = NULL;
 	struct dcbm_part *part;
+	unsigned int nr = 0;
 
 	spin_lock_irq(&c->lock);
 	part = list_first_entry_or_null(&c->busy, struct dcbm_part, node);
 	if (part) {
-		copy = part->copy;
-		part->copy = NULL;
-		part->src = copy->src;
-		part->dst = copy->dst;
-		part->probe = false;
-		folio_get(part->src);
-		folio_get(part->dst);
+		nr = part->nr_copies;
+		part->nr_copies = 0;
+		memcpy(copies, part->copies, nr * sizeof(*copies));
+		dcbm_get_folios(part->src, part->len >> PAGE_SHIFT);
+		dcbm_get_folios(part->dst, part->len >> PAGE_SHIFT);
 		__module_get(THIS_MODULE);
 		list_move_tail(&part->node, &c->lost);
 	}
 	spin_unlock_irq(&c->lock);
-	return copy;
+	return nr;
 }
 
 /* Nobody waits for the channel any more */
 void dcbm_lose_all(struct dcbm_chan *c)
 {
-	struct migrate_copy *copy;
-	unsigned int lost = 0;
+	struct migrate_copy *copies[DCBM_RUN_FOLIOS];
+	unsigned int lost = 0, nr, i;
 
-	while ((copy = dcbm_lose(c))) {
-		lost++;
-		migrate_copy_done(copy, -ETIMEDOUT);
+	while ((nr = dcbm_lose(c, copies))) {
+		for (i = 0; i < nr; i++)
+			migrate_copy_done(copies[i], -ETIMEDOUT);
+		lost += nr;
 	}
 	dev_err(c->dev, "dcbm: %s is stuck for %u ms: retired, with %u copies lost and their pages kept\n",
 		c->name, dcbm_timeout_ms, lost);
@@ -468,36 +593,33 @@ void dcbm_check_stuck(struct dcbm_chan *c)
 void dcbm_probe(struct dcbm_chan *c)
 {
 	struct dcbm_part *part = dcbm_get_probe(c);
-	LIST_HEAD(parts);
+	struct folio *src, *dst;
 
 	if (!part)
 		return;
 	part->owner = NULL;
-	part->probe = true;
-	part->src = folio_alloc(GFP_NOWAIT | __GFP_NOWARN, 0);
-	part->dst = folio_alloc(GFP_NOWAIT | __GFP_NOWARN | __GFP_ZERO, 0);
-	if (!part->src || !part->dst)
+	src = folio_alloc(GFP_NOWAIT | __GFP_NOWARN, 0);
+	dst = folio_alloc(GFP_NOWAIT | __GFP_NOWARN | __GFP_ZERO, 0);
+	if (!src || !dst)
 		goto free;
-	memset(folio_address(part->src), DCBM_PROBE_BYTE, PAGE_SIZE);
-	part->start = 0;
+	memset(folio_address(src), DCBM_PROBE_BYTE, PAGE_SIZE);
+	part->nr_copies = 0;
+	part->src = folio_pfn(src);
+	part->dst = folio_pfn(dst);
 	part->len = PAGE_SIZE;
-	list_add(&part->node, &parts);
-	if (dcbm_map(part, &parts, part->src, part->dst))
+	part->probe = true;
+	if (dcbm_map_one(part))
 		goto free;
-	list_del(&part->node);
 	__module_get(THIS_MODULE);
-	if (dcbm_start(part, NULL)) {
-		dcbm_issue(c);
+	if (dcbm_start(part)) {
+		dcbm_ring(c);
 		return;
 	}
 	module_put(THIS_MODULE);
 free:
-	if (part->dst)
-		folio_put(part->dst);
-	if (part->src)
-		folio_put(part->src);
-	if (part->owner)
-		dcbm_free(part);
-	else
-		dcbm_put_part(part);
+	dcbm_free(part);
+	if (dst)
+		folio_put(dst);
+	if (src)
+		folio_put(src);
 }

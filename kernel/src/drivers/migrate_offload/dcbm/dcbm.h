@@ -4,6 +4,7 @@
  *
  * providers.c	whose channels may be used
  * channels.c	takes and releases channels, chooses among them, retires bad ones
+ * runs.c	small folios that adjoin each other make one part
  * copy.c	the life of a part: map, prepare, submit, complete, abandon
  * main.c	migrator, parameters, watchdog, module
  */
@@ -15,36 +16,43 @@
 #include <linux/dmaengine.h>
 #include <linux/list.h>
 #include <linux/llist.h>
+#include <linux/math.h>
 #include <linux/migrate_offload.h>
 #include <linux/minmax.h>
 #include <linux/mm.h>
 #include <linux/mutex.h>
 #include <linux/rculist.h>
 #include <linux/seq_file.h>
+#include <linux/sizes.h>
 #include <linux/spinlock.h>
 #include <linux/wait.h>
 #include <linux/workqueue.h>
 
 #define DCBM_MAX_CHANNELS	256
 
+/* So much in a row goes to one channel: small folios share an interrupt */
+#define DCBM_RUN_BYTES	SZ_64K
+#define DCBM_RUN_FOLIOS	DIV_ROUND_UP(DCBM_RUN_BYTES, PAGE_SIZE)
+
 struct dcbm_chan;
 
 /**
- * struct dcbm_part - a part of a folio that one channel copies; a descriptor
+ * struct dcbm_part - what one channel copies with one descriptor
  * @node: in the channel's list of free, busy or lost parts
  * @late: in the list of lost parts that have ended
  * @chan: whose it is
- * @copy: what it is a part of; NULL once the part is done or lost
- * @src: the folio that a lost part may still read, with a reference held
- * @dst: the one that it may still write to, with a reference held
- * @probe: it is a lost part that nobody ever waited for
- * @start: where in the folio it begins
+ * @copies: what it is a part of: the copy of one folio, or several whole ones
+ * @nr_copies: how many; 0 once the part is done or lost
+ * @src: the first page frame that it reads. If the part is lost, there is a
+ *	reference to each folio that it may still read
+ * @dst: the first that it writes to, and likewise
  * @len: how many bytes
+ * @probe: it is a lost part that nobody ever waited for
  * @error: how a lost part has ended
  * @since: when it was submitted or became the oldest in flight, in jiffies
  * @owner: the part whose mapping this one uses: itself, or one before it
  * @users: of an owner: parts that still use its mapping
- * @mapped: of an owner: how many bytes, from @start on
+ * @mapped: of an owner: how many bytes, from @src and @dst on
  * @src_dma: of an owner: where channels read
  * @dst_dma: of an owner: where they write
  */
@@ -52,12 +60,12 @@ struct dcbm_part {
 	struct list_head node;
 	struct llist_node late;
 	struct dcbm_chan *chan;
-	struct migrate_copy *copy;
-	struct folio *src;
-	struct folio *dst;
-	bool probe;
-	size_t start;
+	struct migrate_copy *copies[DCBM_RUN_FOLIOS];
+	unsigned int nr_copies;
+	unsigned long src;
+	unsigned long dst;
 	size_t len;
+	bool probe;
 	int error;
 	unsigned long since;
 
@@ -87,6 +95,7 @@ enum dcbm_state {
  * @submit_lock: held while a descriptor is prepared and submitted. Drivers
  *	may call back with their own lock held, so callbacks never take it
  * @unissued: something was submitted since the last issue; by @submit_lock
+ * @open: a part that may grow until the next issue, or NULL; by @submit_lock
  * @lock: protects all below
  * @state: only %DCBM_LIVE channels get work
  * @free: parts to be used
@@ -112,6 +121,7 @@ struct dcbm_chan {
 
 	spinlock_t submit_lock;	/* descriptors are submitted one by one */
 	bool unissued;
+	struct dcbm_part *open;
 
 	spinlock_t lock;	/* state, lists, counters */
 	enum dcbm_state state;
@@ -156,15 +166,24 @@ void dcbm_wait_idle(void);
 bool dcbm_is_active(void);
 void dcbm_leave_device(struct device *dev);
 void dcbm_reap(void);
-struct dcbm_part *dcbm_get_part(int node, size_t size, unsigned long *tried);
+struct dcbm_part *dcbm_get_part_of(struct dcbm_chan *c);
+struct dcbm_part *dcbm_get_part(int node, unsigned long *tried);
 struct dcbm_part *dcbm_get_probe(struct dcbm_chan *c);
 void dcbm_put_part(struct dcbm_part *part);
 void dcbm_retire(struct dcbm_chan *c, enum dcbm_state state);
 void dcbm_probed(struct dcbm_chan *c, bool good);
-void dcbm_issue(struct dcbm_chan *c);
+void dcbm_ring(struct dcbm_chan *c);
 void dcbm_poll(struct dcbm_chan *c);
 int dcbm_channels_show(struct seq_file *m, void *unused);
 
+bool dcbm_append(struct dcbm_part *part, struct migrate_copy *copy);
+int dcbm_submit_small(struct migrate_copy *copy);
+void dcbm_issue(struct dcbm_chan *c);
+void dcbm_forget_runs(void);
+
+void dcbm_fill(struct dcbm_part *part, struct migrate_copy *copy, size_t start,
+	       size_t len);
+void dcbm_send(struct dcbm_part *part);
 int dcbm_submit(struct migrator *m, struct migrate_copy *copy);
 void dcbm_check_stuck(struct dcbm_chan *c);
 void dcbm_lose_all(struct dcbm_chan *c);

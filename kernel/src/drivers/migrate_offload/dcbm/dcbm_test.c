@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * KUnit tests of dcbm: whose channels it uses, how folios are cut into parts
+ * KUnit tests of dcbm: whose channels it uses, how folios are cut into parts,
+ * which small ones make one part
  *
  * Copying, faults and lost copies are not tested here: they need channels,
  * such as those of softdma, and a migration to be made.
@@ -87,6 +88,131 @@ static void parts_differ_by_one_page_at_most(struct kunit *test)
 	KUNIT_EXPECT_LE(test, most - least, PAGE_SIZE);
 }
 
+/* Base pages that lie side by side: two blocks, one to copy from, one to */
+#define RUN_ORDER	get_order(2 * DCBM_RUN_BYTES)
+
+struct dcbm_blocks {
+	struct dcbm_part part;
+	struct migrate_copy *copies;
+	struct page *src;
+	struct page *dst;
+};
+
+static void free_blocks(void *data)
+{
+	struct dcbm_blocks *b = data;
+	unsigned int i;
+
+	for (i = 0; i < 1 << RUN_ORDER; i++) {
+		if (b->src)
+			__free_page(b->src + i);
+		if (b->dst)
+			__free_page(b->dst + i);
+	}
+}
+
+static struct page *get_block(struct kunit *test)
+{
+	struct page *page = alloc_pages(GFP_KERNEL, RUN_ORDER);
+
+	KUNIT_ASSERT_NOT_NULL(test, page);
+	split_page(page, RUN_ORDER);
+	return page;
+}
+
+static struct dcbm_blocks *get_blocks(struct kunit *test)
+{
+	struct dcbm_blocks *b = kunit_kzalloc(test, sizeof(*b), GFP_KERNEL);
+
+	KUNIT_ASSERT_NOT_NULL(test, b);
+	b->copies = kunit_kcalloc(test, 1 << RUN_ORDER, sizeof(*b->copies),
+				  GFP_KERNEL);
+	KUNIT_ASSERT_NOT_NULL(test, b->copies);
+	KUNIT_ASSERT_EQ(test, 0,
+			kunit_add_action_or_reset(test, free_blocks, b));
+	b->src = get_block(test);
+	b->dst = get_block(test);
+	return b;
+}
+
+static struct migrate_copy *copy_of(struct dcbm_blocks *b, unsigned int src,
+				    unsigned int dst)
+{
+	struct migrate_copy *copy = &b->copies[src];
+
+	copy->src = page_folio(b->src + src);
+	copy->dst = page_folio(b->dst + dst);
+	return copy;
+}
+
+/* The part is for page @src, and for nothing else */
+static void begin_at(struct dcbm_blocks *b, unsigned int src, unsigned int dst)
+{
+	dcbm_fill(&b->part, copy_of(b, src, dst), 0, PAGE_SIZE);
+}
+
+static void expect_part(struct kunit *test, struct dcbm_blocks *b,
+			unsigned int src, unsigned int dst, unsigned int nr)
+{
+	KUNIT_EXPECT_EQ(test, page_to_pfn(b->src) + src, b->part.src);
+	KUNIT_EXPECT_EQ(test, page_to_pfn(b->dst) + dst, b->part.dst);
+	KUNIT_EXPECT_EQ(test, nr * PAGE_SIZE, b->part.len);
+	KUNIT_EXPECT_EQ(test, nr, b->part.nr_copies);
+}
+
+static void folios_that_adjoin_make_one_part(struct kunit *test)
+{
+	struct dcbm_blocks *b = get_blocks(test);
+
+	if (DCBM_RUN_FOLIOS < 4)
+		kunit_skip(test, "base pages are large");
+	begin_at(b, 5, 2);
+	KUNIT_EXPECT_TRUE(test, dcbm_append(&b->part, copy_of(b, 6, 3)));
+	expect_part(test, b, 5, 2, 2);
+	/* Falling frames do as well as rising ones */
+	KUNIT_EXPECT_TRUE(test, dcbm_append(&b->part, copy_of(b, 4, 1)));
+	expect_part(test, b, 4, 1, 3);
+	KUNIT_EXPECT_TRUE(test, dcbm_append(&b->part, copy_of(b, 7, 4)));
+	expect_part(test, b, 4, 1, 4);
+	KUNIT_EXPECT_PTR_EQ(test, &b->copies[5], b->part.copies[0]);
+	KUNIT_EXPECT_PTR_EQ(test, &b->copies[6], b->part.copies[1]);
+	KUNIT_EXPECT_PTR_EQ(test, &b->copies[4], b->part.copies[2]);
+	KUNIT_EXPECT_PTR_EQ(test, &b->copies[7], b->part.copies[3]);
+}
+
+static void folios_that_do_not_adjoin_are_left(struct kunit *test)
+{
+	struct dcbm_blocks *b = get_blocks(test);
+
+	if (DCBM_RUN_FOLIOS < 4)
+		kunit_skip(test, "base pages are large");
+	begin_at(b, 5, 5);
+	/* in neither place, in one, on other sides, the same once more */
+	KUNIT_EXPECT_FALSE(test, dcbm_append(&b->part, copy_of(b, 7, 7)));
+	KUNIT_EXPECT_FALSE(test, dcbm_append(&b->part, copy_of(b, 6, 7)));
+	KUNIT_EXPECT_FALSE(test, dcbm_append(&b->part, copy_of(b, 7, 6)));
+	KUNIT_EXPECT_FALSE(test, dcbm_append(&b->part, copy_of(b, 6, 4)));
+	KUNIT_EXPECT_FALSE(test, dcbm_append(&b->part, copy_of(b, 4, 6)));
+	KUNIT_EXPECT_FALSE(test, dcbm_append(&b->part, copy_of(b, 5, 5)));
+	KUNIT_EXPECT_FALSE(test, dcbm_append(&b->part, copy_of(b, 3, 3)));
+	expect_part(test, b, 5, 5, 1);
+}
+
+static void part_of_several_folios_is_bounded(struct kunit *test)
+{
+	struct dcbm_blocks *b = get_blocks(test);
+	unsigned int i;
+
+	begin_at(b, 1, 1);
+	for (i = 1; i < DCBM_RUN_FOLIOS; i++)
+		KUNIT_EXPECT_TRUE(test, dcbm_append(&b->part,
+						    copy_of(b, i + 1, i + 1)));
+	KUNIT_EXPECT_FALSE(test, dcbm_append(&b->part,
+					     copy_of(b, i + 1, i + 1)));
+	KUNIT_EXPECT_FALSE(test, dcbm_append(&b->part, copy_of(b, 0, 0)));
+	expect_part(test, b, 1, 1, DCBM_RUN_FOLIOS);
+}
+
 static void only_drivers_that_report_errors_are_used(struct kunit *test)
 {
 	KUNIT_EXPECT_NULL(test, dcbm_refuses("ptdma", NULL));
@@ -113,6 +239,9 @@ static struct kunit_case dcbm_cases[] = {
 	KUNIT_CASE_PARAM(parts_cover_the_folio_once_and_exactly,
 			 dcbm_cut_gen_params),
 	KUNIT_CASE_PARAM(parts_differ_by_one_page_at_most, dcbm_cut_gen_params),
+	KUNIT_CASE(folios_that_adjoin_make_one_part),
+	KUNIT_CASE(folios_that_do_not_adjoin_are_left),
+	KUNIT_CASE(part_of_several_folios_is_bounded),
 	KUNIT_CASE(only_drivers_that_report_errors_are_used),
 	KUNIT_CASE(others_are_used_at_ones_own_risk),
 	{ }

@@ -67,7 +67,7 @@ static DECLARE_DELAYED_WORK(dcbm_watchdog, dcbm_watch);
 void dcbm_arm_watchdog(void)
 {
 	/*
-	 * A part was added to a busy list before. Either the watchdog sees it,
+	 * A part was opened or became busy before. Either the watchdog sees it,
 	 * or its pending bit, which it clears before it looks, is clear here.
 	 */
 	smp_mb();

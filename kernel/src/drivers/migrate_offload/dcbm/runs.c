@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * dcbm: small folios that adjoin each other make one part
+ *
+ * To map, prepare, submit and end a part costs the CPU nearly as much as to copy
+ * 4 KiB. So a small folio waits in an open part of its channel, until the next
+ * issue at the latest: if the folio after it lies beside it, in the old place
+ * and in the new one alike, one descriptor copies both. Nothing is lost by the
+ * wait, since no channel begins before it is told to.
+ *
+ * It takes no order of folios, nor a task: whoever issues sends what is open.
+ */
+#include <linux/percpu.h>
+
+#include "dcbm.h"
+
+/* Where the next small folio of this CPU goes; a hint */
+struct dcbm_run {
+	struct dcbm_chan *chan;
+	int node;
+	size_t left;
+};
+
+static DEFINE_PER_CPU(struct dcbm_run, dcbm_run);
+
+/* No channel is to be used any more, and no call does */
+void dcbm_forget_runs(void)
+{
+	int cpu;
+
+	for_each_possible_cpu(cpu)
+		per_cpu(dcbm_run, cpu).chan = NULL;
+}
+
+/* Others may use the same run at the same time: it is but a hint */
+static struct dcbm_chan *dcbm_run_go_on(int node, size_t size)
+{
+	struct dcbm_run *run = raw_cpu_ptr(&dcbm_run);
+	size_t left = READ_ONCE(run->left);
+
+	if (left < size || READ_ONCE(run->node) != node)
+		return NULL;
+	WRITE_ONCE(run->left, left - size);
+	return READ_ONCE(run->chan);
+}
+
+static void dcbm_run_begin(struct dcbm_chan *c, int node, size_t size)
+{
+	struct dcbm_run *run = raw_cpu_ptr(&dcbm_run);
+
+	WRITE_ONCE(run->chan, c);
+	WRITE_ONCE(run->node, node);
+	WRITE_ONCE(run->left, DCBM_RUN_BYTES - size);
+}
+
+/**
+ * dcbm_append - make a folio's copy the business of a part, too
+ * @part: of whole folios, and open
+ * @copy: of a folio of less than %DCBM_RUN_BYTES
+ *
+ * Return: false if the folio does not adjoin those that the part has, on the
+ * same side in both places, or if it would become too large.
+ */
+bool dcbm_append(struct dcbm_part *part, struct migrate_copy *copy)
+{
+	unsigned long src = folio_pfn(copy->src), dst = folio_pfn(copy->dst);
+	size_t size = folio_size(copy->src);
+
+	if (src - part->src != dst - part->dst ||
+	    part->len + size > DCBM_RUN_BYTES)
+		return false;
+	if (src + (size >> PAGE_SHIFT) == part->src) {
+		part->src = src;
+		part->dst = dst;
+	} else if (src != part->src + (part->len >> PAGE_SHIFT)) {
+		return false;
+	}
+	part->len += size;
+	part->copies[part->nr_copies++] = copy;
+	return true;
+}
+
+/* Return: false if the folio does not fit the open part */
+static bool dcbm_join(struct dcbm_chan *c, struct migrate_copy *copy)
+{
+	bool joined;
+
+	spin_lock(&c->submit_lock);
+	joined = c->open && dcbm_append(c->open, copy);
+	spin_unlock(&c->submit_lock);
+	return joined;
+}
+
+/* The channel's open part from now on is @part; what was open is sent */
+static void dcbm_open(struct dcbm_chan *c, struct dcbm_part *part)
+{
+	struct dcbm_part *open;
+
+	spin_lock(&c->submit_lock);
+	open = c->open;
+	WRITE_ONCE(c->open, part);
+	spin_unlock(&c->submit_lock);
+	if (open)
+		dcbm_send(open);
+}
+
+/**
+ * dcbm_submit_small - take the copy of a folio that is not worth a descriptor
+ * @copy: of a folio of less than %DCBM_RUN_BYTES
+ *
+ * Return: as &migrator.submit.
+ */
+int dcbm_submit_small(struct migrate_copy *copy)
+{
+	DECLARE_BITMAP(tried, DCBM_MAX_CHANNELS) = { };
+	size_t size = folio_size(copy->src);
+	int node = folio_nid(copy->dst);
+	struct dcbm_part *part = NULL;
+	struct dcbm_chan *c;
+
+	c = dcbm_run_go_on(node, size);
+	if (c && dcbm_join(c, copy))
+		return 0;
+	if (c)
+		part = dcbm_get_part_of(c);
+	if (!part) {
+		part = dcbm_get_part(node, tried);
+		if (!part)
+			return atomic_read(&dcbm_nr_live) ? -EBUSY : -ENODEV;
+		dcbm_run_begin(part->chan, node, size);
+	}
+	dcbm_fill(part, copy, 0, size);
+	dcbm_open(part->chan, part);
+	dcbm_arm_watchdog();
+	return 0;
+}
+
+/* Start what the channel was given so far, by whomever */
+void dcbm_issue(struct dcbm_chan *c)
+{
+	if (READ_ONCE(c->open))
+		dcbm_open(c, NULL);
+	dcbm_ring(c);
+}
