@@ -10,7 +10,7 @@ from ferry import kbuild, ktap, machine, selftests
 pytestmark = pytest.mark.vm
 
 KSELFTEST = "run_state"
-SUITES = ["migrate_offload", "softdma", "dcbm", "mtcopy", "mtcopy_cpus"]
+SUITES = ["migrate_offload", "migrate_ranges", "softdma", "dcbm", "mtcopy", "mtcopy_cpus"]
 
 
 @pytest.fixture(scope="session")

@@ -310,3 +310,7 @@ bool migrate_range_fits(struct folio *first, struct folio *folio)
 	/* It may be queued to be split at any moment, and is so later if not now */
 	return data_race(list_empty(&folio->_deferred_list));
 }
+
+#ifdef CONFIG_MIGRATE_RANGES_KUNIT_TEST
+#include "range_test.c"
+#endif

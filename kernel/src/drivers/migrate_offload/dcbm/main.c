@@ -3,9 +3,9 @@
  * dcbm - a migrator that copies with DMA channels
  *
  * A folio is cut into parts, one per channel, which are submitted one by one
- * and complete in any order. A part that no channel takes, or that fails,
- * costs that folio the fast path: the core copies it with the CPU. Nothing is
- * allocated for a folio.
+ * and complete in any order; small ones that adjoin make one part. What no
+ * channel takes, or fails to copy, costs its folios the fast path: the core
+ * copies them with the CPU. Nothing is allocated for a folio.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 

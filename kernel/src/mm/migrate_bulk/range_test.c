@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * KUnit tests of ranges: which folios are found to be in one table, and what the
+ * flush of several is told. Included by range.c.
+ *
+ * The VMAs and folios are made up: nothing is mapped. What becomes of page tables
+ * is tested by the kselftests of migrate_runs.
+ */
+#include <kunit/test.h>
+
+/* The first VMA: a page table and a half, from the middle of a table on */
+#define VMA_START	(16 * PMD_SIZE + PMD_SIZE / 2)
+#define VMA_END		(18 * PMD_SIZE)
+#define VMA_PGOFF	1000UL
+#define NR_FOLIOS	4
+
+struct range_test {
+	struct anon_vma anon_vma;
+	struct vm_area_struct vmas[2];
+	struct anon_vma_chain chains[2];
+	struct folio *folios[NR_FOLIOS];
+	struct table table;
+};
+
+static void add_vma(struct range_test *t, unsigned int i, unsigned long start,
+		    unsigned long end, pgoff_t pgoff)
+{
+	t->vmas[i].vm_start = start;
+	t->vmas[i].vm_end = end;
+	t->vmas[i].vm_pgoff = pgoff;
+	t->chains[i].vma = &t->vmas[i];
+	anon_vma_interval_tree_insert(&t->chains[i], &t->anon_vma.rb_root);
+}
+
+static void free_folios(void *data)
+{
+	struct range_test *t = data;
+	unsigned int i;
+
+	for (i = 0; i < NR_FOLIOS; i++)
+		if (t->folios[i])
+			folio_put(t->folios[i]);
+}
+
+static struct range_test *range_test(struct kunit *test, unsigned int order)
+{
+	struct range_test *t = kunit_kzalloc(test, sizeof(*t), GFP_KERNEL);
+	unsigned int i;
+
+	KUNIT_ASSERT_NOT_NULL(test, t);
+	KUNIT_ASSERT_EQ(test, 0,
+			kunit_add_action_or_reset(test, free_folios, t));
+	t->anon_vma.rb_root = RB_ROOT_CACHED;
+	add_vma(t, 0, VMA_START, VMA_END, VMA_PGOFF);
+	for (i = 0; i < NR_FOLIOS; i++) {
+		t->folios[i] = folio_alloc(GFP_KERNEL, order);
+		KUNIT_ASSERT_NOT_NULL(test, t->folios[i]);
+	}
+	return t;
+}
+
+/* Put the folios at these addresses, and ask for all of them */
+static unsigned int find_at(struct range_test *t, const unsigned long *addrs)
+{
+	unsigned int i;
+
+	for (i = 0; i < NR_FOLIOS; i++)
+		t->folios[i]->index = VMA_PGOFF +
+				      ((addrs[i] - VMA_START) >> PAGE_SHIFT);
+	return table_find(&t->table, &t->anon_vma, t->folios, NR_FOLIOS);
+}
+
+#define FIND(t, ...) \
+	find_at(t, (const unsigned long[NR_FOLIOS]){ __VA_ARGS__ })
+
+static void expect_span(struct kunit *test, const struct range_test *t,
+			unsigned long low, unsigned long high)
+{
+	KUNIT_EXPECT_PTR_EQ(test, &t->vmas[0], t->table.vma);
+	KUNIT_EXPECT_EQ(test, low, t->table.low);
+	KUNIT_EXPECT_EQ(test, high, t->table.high);
+}
+
+static void folios_of_one_table_are_found_in_any_order(struct kunit *test)
+{
+	struct range_test *t = range_test(test, 0);
+	unsigned long a = 17 * PMD_SIZE;
+
+	KUNIT_EXPECT_EQ(test, 4, FIND(t, a, a + PAGE_SIZE, a + 2 * PAGE_SIZE,
+				      a + 3 * PAGE_SIZE));
+	expect_span(test, t, a, a + 4 * PAGE_SIZE);
+	KUNIT_EXPECT_EQ(test, a, t->table.start);
+	KUNIT_EXPECT_EQ(test, 4, FIND(t, a + 5 * PAGE_SIZE, a + 2 * PAGE_SIZE,
+				      a + 4 * PAGE_SIZE, a + 3 * PAGE_SIZE));
+	expect_span(test, t, a + 2 * PAGE_SIZE, a + 6 * PAGE_SIZE);
+}
+
+static void table_that_the_vma_begins_in_starts_there(struct kunit *test)
+{
+	struct range_test *t = range_test(test, 0);
+
+	FIND(t, VMA_START + 7 * PAGE_SIZE, VMA_START + 8 * PAGE_SIZE,
+	     VMA_START + 9 * PAGE_SIZE, VMA_START + 10 * PAGE_SIZE);
+	KUNIT_EXPECT_EQ(test, VMA_START, t->table.start);
+}
+
+static void range_ends_with_its_table(struct kunit *test)
+{
+	struct range_test *t = range_test(test, 0);
+	unsigned long a = 17 * PMD_SIZE - 2 * PAGE_SIZE;
+
+	KUNIT_EXPECT_EQ(test, 2, FIND(t, a, a + PAGE_SIZE, a + 2 * PAGE_SIZE,
+				      a + 3 * PAGE_SIZE));
+	expect_span(test, t, a, 17 * PMD_SIZE);
+	/* From above as from below */
+	a = 17 * PMD_SIZE;
+	KUNIT_EXPECT_EQ(test, 1, FIND(t, a, a - PAGE_SIZE, a + PAGE_SIZE,
+				      a + 2 * PAGE_SIZE));
+}
+
+static void range_ends_with_its_vma(struct kunit *test)
+{
+	struct range_test *t = range_test(test, 0);
+	unsigned long a = VMA_START;
+
+	KUNIT_EXPECT_EQ(test, 1, FIND(t, a, a - PAGE_SIZE, a + PAGE_SIZE,
+				      a + 2 * PAGE_SIZE));
+	t->vmas[0].vm_end = VMA_START + 3 * PAGE_SIZE;
+	KUNIT_EXPECT_EQ(test, 3, FIND(t, a, a + PAGE_SIZE, a + 2 * PAGE_SIZE,
+				      a + 3 * PAGE_SIZE));
+	expect_span(test, t, a, a + 3 * PAGE_SIZE);
+}
+
+static void large_folio_that_leaves_the_vma_is_not_in_it(struct kunit *test)
+{
+	struct range_test *t = range_test(test, 2);
+	unsigned long a = VMA_END - 6 * PAGE_SIZE;
+
+	KUNIT_EXPECT_EQ(test, 1, FIND(t, a, a + 4 * PAGE_SIZE, a, a));
+	expect_span(test, t, a, a + 4 * PAGE_SIZE);
+	/* And if it is the first, there is no range */
+	KUNIT_EXPECT_EQ(test, 0, FIND(t, a + 4 * PAGE_SIZE, a, a, a));
+	KUNIT_EXPECT_EQ(test, 0, FIND(t, VMA_START - PAGE_SIZE, a, a, a));
+}
+
+static void folios_far_apart_are_no_range(struct kunit *test)
+{
+	struct range_test *t = range_test(test, 0);
+	unsigned long a = 17 * PMD_SIZE;
+
+	/* Two pages may span so many, and one more is too much */
+	KUNIT_EXPECT_EQ(test, 2, FIND(t, a, a + (2 * SPARSE - 1) * PAGE_SIZE,
+				      a + PMD_SIZE / 2, a));
+	KUNIT_EXPECT_EQ(test, 1, FIND(t, a, a + 2 * SPARSE * PAGE_SIZE, a, a));
+}
+
+static void second_vma_is_left_to_the_walk(struct kunit *test)
+{
+	struct range_test *t = range_test(test, 0);
+	unsigned long a = 17 * PMD_SIZE;
+	pgoff_t pgoff = VMA_PGOFF + ((a - VMA_START) >> PAGE_SHIFT);
+
+	/* It may map what lies between the folios, though none of them */
+	add_vma(t, 1, 64 * PMD_SIZE, 64 * PMD_SIZE + PAGE_SIZE, pgoff + 1);
+	KUNIT_EXPECT_EQ(test, 0, FIND(t, a, a + 2 * PAGE_SIZE,
+				      a + 3 * PAGE_SIZE, a + 4 * PAGE_SIZE));
+	KUNIT_EXPECT_EQ(test, 0, FIND(t, a + PAGE_SIZE, a + 2 * PAGE_SIZE,
+				      a + 3 * PAGE_SIZE, a + 4 * PAGE_SIZE));
+	/* What it cannot map is as if it were not there */
+	KUNIT_EXPECT_EQ(test, 4, FIND(t, a + 2 * PAGE_SIZE, a + 3 * PAGE_SIZE,
+				      a + 4 * PAGE_SIZE, a + 5 * PAGE_SIZE));
+	expect_span(test, t, a + 2 * PAGE_SIZE, a + 6 * PAGE_SIZE);
+}
+
+static void special_vmas_are_left_to_the_walk(struct kunit *test)
+{
+	struct range_test *t = range_test(test, 0);
+	unsigned long a = 17 * PMD_SIZE;
+
+	vm_flags_init(&t->vmas[0], VM_LOCKED);
+	KUNIT_EXPECT_EQ(test, 0, FIND(t, a, a, a, a));
+	/* A stack that exec() is about to move */
+	vm_flags_init(&t->vmas[0], VM_GROWSDOWN | VM_STACK_INCOMPLETE_SETUP);
+	KUNIT_EXPECT_EQ(test, 0, FIND(t, a, a, a, a));
+	vm_flags_init(&t->vmas[0], 0);
+	KUNIT_EXPECT_NE(test, 0, FIND(t, a, a, a, a));
+}
+
+/* The flush must hear of each entry that a TLB may have, and of each dirty one */
+static void one_entry_says_what_the_flush_must_know(struct kunit *test)
+{
+	pte_t clean = pfn_pte(1, PAGE_READONLY);
+	pte_t dirty = pte_mkdirty(clean);
+	pte_t hidden = pte_modify(dirty, PAGE_NONE);
+	struct mm_struct *mm;
+	pte_t all;
+
+	mm = kunit_kzalloc(test, sizeof(*mm), GFP_KERNEL);
+	KUNIT_ASSERT_NOT_NULL(test, mm);
+	/* Where a flush is pending, an entry made inaccessible may be in a TLB */
+	KUNIT_ASSERT_FALSE(test, pte_accessible(mm, hidden));
+
+	all = merge_ptes(mm, clean, dirty);
+	KUNIT_EXPECT_TRUE(test, pte_accessible(mm, all) && pte_dirty(all));
+	all = merge_ptes(mm, dirty, clean);
+	KUNIT_EXPECT_TRUE(test, pte_accessible(mm, all) && pte_dirty(all));
+	all = merge_ptes(mm, clean, clean);
+	KUNIT_EXPECT_TRUE(test, pte_accessible(mm, all) && !pte_dirty(all));
+	/* Whichever comes first, and with no dirt from what no TLB has */
+	all = merge_ptes(mm, hidden, clean);
+	KUNIT_EXPECT_TRUE(test, pte_accessible(mm, all) && !pte_dirty(all));
+	all = merge_ptes(mm, clean, hidden);
+	KUNIT_EXPECT_TRUE(test, pte_accessible(mm, all) && !pte_dirty(all));
+	all = merge_ptes(mm, hidden, hidden);
+	KUNIT_EXPECT_FALSE(test, pte_accessible(mm, all));
+}
+
+static struct kunit_case range_cases[] = {
+	KUNIT_CASE(folios_of_one_table_are_found_in_any_order),
+	KUNIT_CASE(table_that_the_vma_begins_in_starts_there),
+	KUNIT_CASE(range_ends_with_its_table),
+	KUNIT_CASE(range_ends_with_its_vma),
+	KUNIT_CASE(large_folio_that_leaves_the_vma_is_not_in_it),
+	KUNIT_CASE(folios_far_apart_are_no_range),
+	KUNIT_CASE(second_vma_is_left_to_the_walk),
+	KUNIT_CASE(special_vmas_are_left_to_the_walk),
+	KUNIT_CASE(one_entry_says_what_the_flush_must_know),
+	{ }
+};
+
+static struct kunit_suite range_suite = {
+	.name = "migrate_ranges",
+	.test_cases = range_cases,
+};
+
+kunit_test_suite(range_suite);
