@@ -71,7 +71,7 @@ static unsigned int find_at(struct range_test *t, const unsigned long *addrs)
 }
 
 #define FIND(t, ...) \
-	find_at(t, (const unsigned long[NR_FOLIOS]){ __VA_ARGS__ })
+	find_at(t, (const unsigned long[NR_FOLIOS]) { __VA_ARGS__ })
 
 static void expect_span(struct kunit *test, const struct range_test *t,
 			unsigned long low, unsigned long high)

@@ -197,17 +197,19 @@ static void dcbm_part_done(struct dcbm_part *part, unsigned int nr, int error)
 	if (nr == 1) {
 		dcbm_free(part);
 		migrate_copy_done(copy, error);
-		return;
+	} else {
+		/* It shares its mapping with none: nobody else frees it */
+		if (part->owner)
+			dcbm_unmap(part);
+		for (i = 0; i < nr; i++)
+			migrate_copy_done(part->copies[i], error);
+		dcbm_put_part(part);
 	}
-	/* Whoever has several copies shares no mapping: nobody else frees it */
-	if (part->owner)
-		dcbm_unmap(part);
-	for (i = 0; i < nr; i++)
-		migrate_copy_done(part->copies[i], error);
-	dcbm_put_part(part);
+	if (!dcbm_is_active())
+		queue_work(dcbm_wq, &dcbm_late_work);
 }
 
-/* The channel is done with the part: the one place where parts end */
+/* The channel is done with the part: the one place where parts in flight end */
 static void dcbm_end(struct dcbm_part *part, int error)
 {
 	struct dcbm_chan *c = part->chan;
@@ -236,8 +238,6 @@ static void dcbm_end(struct dcbm_part *part, int error)
 		return;
 	}
 	dcbm_part_done(part, nr, error);
-	if (!dcbm_is_active())
-		queue_work(dcbm_wq, &dcbm_late_work);
 }
 
 /* A channel may say that all is well, and yet that something is left */
@@ -284,24 +284,22 @@ static struct dma_async_tx_descriptor *dcbm_prepare(struct dcbm_part *part)
 }
 
 /*
- * Return: false if the channel refuses; else the part is or will be ended, and
- * its copies may be gone.
+ * Called with the channel's submit_lock held. Return: false if the channel
+ * refuses; else the part is or will be ended, and its copies may be gone.
  */
-static bool dcbm_start(struct dcbm_part *part)
+static bool dcbm_start_locked(struct dcbm_part *part)
 {
 	struct dma_async_tx_descriptor *tx = NULL;
 	struct dcbm_chan *c = part->chan;
 	unsigned long flags;
 	dma_cookie_t cookie;
 
-	spin_lock(&c->submit_lock);
+	lockdep_assert_held(&c->submit_lock);
 	/* From here on a channel that is being left is not used */
 	if (READ_ONCE(c->state) == (part->probe ? DCBM_STUCK : DCBM_LIVE))
 		tx = dcbm_prepare(part);
-	if (!tx) {
-		spin_unlock(&c->submit_lock);
+	if (!tx)
 		return false;
-	}
 	spin_lock_irqsave(&c->lock, flags);
 	part->since = jiffies;
 	list_add_tail(&part->node, part->probe ? &c->lost : &c->busy);
@@ -310,11 +308,20 @@ static bool dcbm_start(struct dcbm_part *part)
 
 	cookie = dmaengine_submit(tx);
 	WRITE_ONCE(c->unissued, true);
-	spin_unlock(&c->submit_lock);
-
 	if (dma_submit_error(cookie))
 		dcbm_end(part, -EIO);
 	return true;
+}
+
+static bool dcbm_start(struct dcbm_part *part)
+{
+	struct dcbm_chan *c = part->chan;
+	bool started;
+
+	spin_lock(&c->submit_lock);
+	started = dcbm_start_locked(part);
+	spin_unlock(&c->submit_lock);
+	return started;
 }
 
 /* The part, which is nobody's, is for @len bytes of a folio, from @start on */
@@ -326,19 +333,6 @@ void dcbm_fill(struct dcbm_part *part, struct migrate_copy *copy, size_t start,
 	part->src = folio_pfn(copy->src) + (start >> PAGE_SHIFT);
 	part->dst = folio_pfn(copy->dst) + (start >> PAGE_SHIFT);
 	part->len = len;
-	part->probe = false;
-	part->owner = NULL;
-}
-
-/* What @from was to copy @part copies, on another channel */
-static void dcbm_refill(struct dcbm_part *part, const struct dcbm_part *from)
-{
-	memcpy(part->copies, from->copies,
-	       from->nr_copies * sizeof(*from->copies));
-	part->nr_copies = from->nr_copies;
-	part->src = from->src;
-	part->dst = from->dst;
-	part->len = from->len;
 	part->probe = false;
 	part->owner = NULL;
 }
@@ -456,38 +450,16 @@ int dcbm_submit(struct migrator *m, struct migrate_copy *copy)
  * dcbm_send - have a part of whole folios copied
  * @part: filled, and on no list
  *
- * If its channel refuses another is asked. If all do, or it cannot be mapped,
- * its copies end with an error.
+ * If it cannot be mapped, or its channel refuses, the CPU copies the folios. No
+ * other channel is asked: until a part is submitted or done, whoever flushes
+ * must find it.
+ *
+ * Context: the channel's submit_lock is held.
  */
 void dcbm_send(struct dcbm_part *part)
 {
-	DECLARE_BITMAP(refused, DCBM_MAX_CHANNELS) = { };
-	int node = page_to_nid(pfn_to_page(part->dst));
-	struct dcbm_chan *first = part->chan, *c;
-	struct dcbm_part *other;
-	int error;
-
-	for (;;) {
-		c = part->chan;
-		error = dcbm_map_one(part);
-		if (error)
-			break;
-		if (dcbm_start(part)) {
-			/* Whoever issues may have been there already */
-			if (c != first)
-				dcbm_ring(c);
-			return;
-		}
-		error = -EBUSY;
-		__set_bit(c->id, refused);
-		other = dcbm_get_part(node, refused);
-		if (!other)
-			break;
-		dcbm_refill(other, part);
-		dcbm_free(part);
-		part = other;
-	}
-	dcbm_part_done(part, part->nr_copies, error);
+	if (dcbm_map_one(part) || !dcbm_start_locked(part))
+		dcbm_part_done(part, part->nr_copies, -EBUSY);
 }
 
 /* --- losing --- */

@@ -89,7 +89,7 @@ static void parts_differ_by_one_page_at_most(struct kunit *test)
 }
 
 /* Base pages that lie side by side: two blocks, one to copy from, one to */
-#define RUN_ORDER	get_order(2 * DCBM_RUN_BYTES)
+#define RUN_ORDER	get_order((DCBM_RUN_FOLIOS + 2) * PAGE_SIZE)
 
 struct dcbm_blocks {
 	struct dcbm_part part;

@@ -5,10 +5,10 @@
  * To map, prepare, submit and end a part costs the CPU nearly as much as to copy
  * 4 KiB. So a small folio waits in an open part of its channel, until the next
  * issue at the latest: if the folio after it lies beside it, in the old place
- * and in the new one alike, one descriptor copies both. Nothing is lost by the
- * wait, since no channel begins before it is told to.
+ * and in the new one alike, one descriptor copies both. Little is lost by the
+ * wait: most channels do not begin before they are told to.
  *
- * It takes no order of folios, nor a task: whoever issues sends what is open.
+ * A part belongs to no task: whoever issues sends what is open.
  */
 #include <linux/percpu.h>
 
@@ -94,14 +94,12 @@ static bool dcbm_join(struct dcbm_chan *c, struct migrate_copy *copy)
 /* The channel's open part from now on is @part; what was open is sent */
 static void dcbm_open(struct dcbm_chan *c, struct dcbm_part *part)
 {
-	struct dcbm_part *open;
-
 	spin_lock(&c->submit_lock);
-	open = c->open;
-	WRITE_ONCE(c->open, part);
+	if (c->open)
+		dcbm_send(c->open);
+	/* Who does not find the part that was open finds it unissued, or busy */
+	smp_store_release(&c->open, part);
 	spin_unlock(&c->submit_lock);
-	if (open)
-		dcbm_send(open);
 }
 
 /**
@@ -138,7 +136,8 @@ int dcbm_submit_small(struct migrate_copy *copy)
 /* Start what the channel was given so far, by whomever */
 void dcbm_issue(struct dcbm_chan *c)
 {
-	if (READ_ONCE(c->open))
+	/* Pairs with that of dcbm_open() */
+	if (smp_load_acquire(&c->open))
 		dcbm_open(c, NULL);
 	dcbm_ring(c);
 }
