@@ -20,6 +20,7 @@ from ferry.commands import (
     iommu,
     kernel,
     lint,
+    mmtests,
     profile,
     server,
     table,
@@ -56,6 +57,7 @@ COMMANDS: tuple[Command, ...] = (
     server,
     tools,
     torture,
+    mmtests,
     test,
     lint,
 )

@@ -47,7 +47,8 @@ class Step:
         return self
 
     def update(self, text: str) -> None:
-        """Say how far it is; cheap enough to be called for each line of a build."""
+        """Say how far it is, by the last line of text; cheap enough to be called for each line of a build."""
+        text = text.strip().rpartition("\n")[2]
         now = time.monotonic()
         spent = elapsed(now - self._start)
         if self._live:

@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: GPL-2.0
+"""run Linux's own tests of memory management with a copy engine active, beside an unchanged kernel"""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ferry import mmtests, provenance, report, rows
+from ferry.progress import Step
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Which tests with which engines, and where to put the results."""
+    plan = mmtests.Plan()
+    parser.add_argument(
+        "--test",
+        action="append",
+        default=[],
+        dest="tests",
+        metavar="NAME",
+        help="this one only; again for more",
+    )
+    parser.add_argument(
+        "--engine", default=",".join(plan.engines), metavar="LIST",
+        help=f"of {', '.join(mmtests.ENGINES)} (default: {','.join(plan.engines)})",
+    )  # fmt: skip
+    parser.add_argument(
+        "--json", metavar="FILE", help="write JSON to FILE, or to stdout instead of a table (-)"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """1 if something fails with Ferry that does not on the unchanged kernel."""
+    plan = mmtests.Plan(tuple(args.tests) or mmtests.TESTS, tuple(args.engine.split(",")))
+    plan.check()
+    path = Path(args.json) if args.json and args.json != "-" else None
+    if path:
+        report.check_writable(path)
+    with Step("Linux's tests of mm") as step:
+        found, copied = mmtests.run(plan, step.update)
+    worse = mmtests.worse(found)
+    if args.json:
+        report.write_json(path, _as_json(plan, found, copied))
+    if args.json != "-":
+        report.show(_table(plan, found, copied))
+        for line in worse:
+            print(f"not so on vanilla: {line}")
+    return 1 if worse else 0
+
+
+def _table(plan: mmtests.Plan, found: list[mmtests.Outcome], copied: dict[str, int]) -> Table:
+    table = report.new_table("Linux's own tests of mm: verdict, and cases that passed, failed, were skipped")
+    table.add_column("test")
+    for engine in plan.engines:
+        table.add_column(engine)
+    for test in plan.tests:
+        here = {each.engine: each for each in found if each.test == test}
+        table.add_row(test, *(_cell(here[engine]) for engine in plan.engines))
+    table.add_section()
+    table.add_row("folios that the engine copied", *(f"{copied.get(engine, 0):,}" for engine in plan.engines))
+    return table
+
+
+def _cell(each: mmtests.Outcome) -> str:
+    counts = (each.passed, len(each.failed), len(each.skipped))
+    return f"{each.verdict}  {' / '.join(map(str, counts))}" if any(counts) else each.verdict
+
+
+def _as_json(plan: mmtests.Plan, found: list[mmtests.Outcome], copied: dict[str, int]) -> dict[str, Any]:
+    flavours = ["vanilla"] * (rows.VANILLA in plan.engines) + ["ferry"] * (plan.engines != (rows.VANILLA,))
+    return {
+        "provenance": provenance.of_vms(plan.machine, flavours),
+        "tests": [{**asdict(each), "verdict": each.verdict} for each in found],
+        "copied": copied,
+    }

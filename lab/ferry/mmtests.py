@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Linux's own tests of memory management that move pages, with a copy engine active or without one.
+
+They come with the kernel's source (tools/testing/selftests/mm), and know nothing of Ferry. Some fail or
+skip on an unchanged kernel too: so each result stands beside that one's.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from ferry import kbuild, ktap, machine, packages, paths, proc, rows, selftests, vm
+from ferry.errors import FerryError, UsageError
+from ferry.kbuild import Kernel
+from ferry.machine import Machine
+
+# Command lines, as run_vmtests.sh has them. khugepaged.c of 6.12.117 does not compile.
+TESTS = (
+    *("migration", "cow", "uffd-unit-tests", "ksm_functional_tests", "ksm_tests -P -s 100"),
+    *("ksm_tests -M -p 10", "ksm_tests -N -m 1", "ksm_tests -N -m 0", "mremap_test", "mremap_dontunmap"),
+    *("split_huge_page_test", "hugepage-mremap", "madv_populate", "mkdirty", "transhuge-stress -d 10"),
+)
+ENGINES = (rows.VANILLA, "none", "cpu", "mtcopy", "dcbm")
+KSFT_SKIP = 4
+TEST_S = 600
+BOOT_S = 120.0
+# cow, ksm and hugepage-mremap want some of 2 MiB.
+HUGE_PAGES = 160
+# However small a call is, and whoever makes it.
+ANY_CALL = "for set in 'reasons all' 'min_bytes 4096'; do echo ${set#* } >$OFFLOAD/${set% *}; done"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One test with one engine: its exit status, and what its cases said if it speaks TAP."""
+
+    test: str
+    engine: str
+    status: int
+    passed: int
+    skipped: tuple[str, ...]
+    failed: tuple[str, ...]
+
+    @property
+    def verdict(self) -> str:
+        """ok, skip or fail: what run_vmtests.sh would say."""
+        return {0: "ok", KSFT_SKIP: "skip"}.get(self.status, "fail")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Which tests, with which engines."""
+
+    tests: tuple[str, ...] = TESTS
+    engines: tuple[str, ...] = (rows.VANILLA, "none", "dcbm")
+
+    @property
+    def machine(self) -> Machine:
+        """Two nodes; `migration` wants three CPUs."""
+        return replace(machine.get("smp", 4), node_mib=1536)
+
+    def check(self) -> None:
+        """Raise UsageError for what can be known to fail without a boot."""
+        for test in self.tests:
+            if test not in TESTS:
+                raise UsageError(f"no test '{test}': choose from {', '.join(TESTS)}")
+        for engine in self.engines:
+            if engine not in ENGINES:
+                raise UsageError(f"no engine '{engine}': choose from {', '.join(ENGINES)}")
+
+
+def build(kernel: Kernel, tests: tuple[str, ...]) -> Path:
+    """The folder with the tests' programs."""
+    packages.ensure(["gcc", "libc6-dev", "make", "libnuma-dev", "libcap-dev"])
+    source = kernel.source_dir / "tools/testing/selftests/mm"
+    output = paths.BUILD / "selftests/mm"
+    output.mkdir(parents=True, exist_ok=True)
+    programs = sorted({str(output / test.split()[0]) for test in tests})
+    headers = f"KHDR_INCLUDES=-isystem {kernel.source_dir}/usr/include"
+    proc.run(
+        ["make", "-C", source, f"OUTPUT={output}", headers, *programs], title="build Linux's tests of mm"
+    )
+    return output
+
+
+def script(plan: Plan, engine: str, programs: Path) -> str:
+    """The job that runs all tests with one engine; vanilla and none need no word."""
+    lines = [f"cd {shlex.quote(str(programs))}", f"echo {HUGE_PAGES} >/proc/sys/vm/nr_hugepages"]
+    if engine != rows.VANILLA:
+        lines += [f"use_engine {engine} 4", ANY_CALL]
+    for test in plan.tests:
+        lines += [
+            f"step {test}",
+            f"echo 'suite {test}' >&3",
+            f"timeout -k 5 {TEST_S} ./{test} >$WORK/said 2>&1 </dev/null; status=$?",
+            f'{selftests.SHOW} <$WORK/said; echo "| status $status" >&3',
+        ]
+    if engine not in (rows.VANILLA, "none"):
+        lines.append('echo "copied $(cat $OFFLOAD/migrators/$(cat $OFFLOAD/active)/folios)" >&3')
+    return "\n".join(lines)
+
+
+def run(plan: Plan, told: Callable[[str], None]) -> tuple[list[Outcome], dict[str, int]]:
+    """All outcomes, engine by engine, and how many folios each engine copied.
+
+    Raises DirtyConsole if a kernel complained, FerryError if a guest did not say how a test ended.
+    """
+    found: list[Outcome] = []
+    copied: dict[str, int] = {}
+    for engine in plan.engines:
+        kernel = kbuild.build("vanilla" if engine == rows.VANILLA else "ferry")
+        programs = build(kbuild.build("ferry"), plan.tests)
+        limit = BOOT_S + TEST_S * len(plan.tests)
+        job = vm.Job(script(plan, engine, programs), limit, host_root=True, name=f"mm-{engine}")
+        told(engine)
+        result = vm.run(kernel, plan.machine, job, on_output=told)
+        here = parse(result.records, engine)
+        if len(here) != len(plan.tests):
+            raise FerryError(f"{len(here)} of {len(plan.tests)} tests ended on {kernel.release}, {engine}")
+        found += here
+        for record in result.records:
+            if record.startswith("copied "):
+                copied[engine] = int(record.removeprefix("copied "))
+    return found, copied
+
+
+def parse(records: list[str], engine: str) -> list[Outcome]:
+    """What a job said of each test that ended."""
+    found = []
+    for test, text in selftests.split(records).items():
+        said, _, status = text.rpartition("status ")
+        if not status.isdecimal():
+            continue
+        # Not all of them speak TAP; then there is but the status.
+        cases = ktap.parse(said) if "1.." in said else []
+        found.append(
+            Outcome(
+                test,
+                engine,
+                int(status),
+                sum(case.outcome == "ok" for case in cases),
+                tuple(ktap.skipped(cases)),
+                tuple(ktap.failed(cases)),
+            )
+        )
+    return found
+
+
+def worse(found: list[Outcome]) -> list[str]:
+    """What fails with Ferry and not on the unchanged kernel, if that was asked for."""
+    vanilla = {each.test: each for each in found if each.engine == rows.VANILLA}
+    said = []
+    for each in found:
+        was = vanilla.get(each.test)
+        if each.engine == rows.VANILLA:
+            continue
+        if each.verdict == "fail" and (not was or was.verdict != "fail"):
+            said.append(f"{each.test}, {each.engine}: status {each.status}")
+        known = was.failed if was else ()
+        said += [f"{each.test}, {each.engine}: {case}" for case in each.failed if case not in known]
+    return said

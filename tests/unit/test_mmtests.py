@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Linux's own tests: what a job says of them is read, and compared with the unchanged kernel."""
+
+import pytest
+
+from ferry import cli, mmtests
+
+RECORDS = """suite cow
+| TAP version 13
+| 1..3
+| ok 1 No leak from parent into child
+| not ok 2 Leak from child into parent
+| ok 3 # SKIP no swap
+| status 1
+suite mremap_test
+| status 0
+suite ksm_tests -N -m 1
+| status 4
+suite migration
+| 1..2
+| ok 1 one""".splitlines()
+
+
+def outcomes(engine: str) -> dict[str, mmtests.Outcome]:
+    return {each.test: each for each in mmtests.parse(RECORDS, engine)}
+
+
+def test_what_a_test_says() -> None:
+    found = outcomes("dcbm")
+    assert found["cow"].verdict == "fail"
+    assert (found["cow"].passed, found["cow"].failed) == (1, ("Leak from child into parent",))
+    assert len(found["cow"].skipped) == 1
+    assert found["mremap_test"].verdict == "ok"
+    assert found["ksm_tests -N -m 1"].verdict == "skip"
+
+
+def test_what_did_not_end_is_missing() -> None:
+    assert "migration" not in outcomes("dcbm")
+
+
+def test_what_vanilla_fails_too_is_not_held_against_ferry() -> None:
+    both = mmtests.parse(RECORDS, "vanilla") + mmtests.parse(RECORDS, "dcbm")
+    assert not mmtests.worse(both)
+
+
+def test_what_only_ferry_fails() -> None:
+    good = [line.replace("not ok", "ok").replace("status 1", "status 0") for line in RECORDS]
+    said = mmtests.worse(mmtests.parse(good, "vanilla") + mmtests.parse(RECORDS, "dcbm"))
+    assert said == ["cow, dcbm: status 1", "cow, dcbm: Leak from child into parent"]
+
+
+def test_without_vanilla_each_failure_counts() -> None:
+    assert mmtests.worse(mmtests.parse(RECORDS, "none"))
+
+
+@pytest.mark.parametrize("args", [["--test", "cows"], ["--engine", "fast"]])
+def test_unknown_names(args: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["mmtests", *args]) == 2
+    assert "choose from" in capsys.readouterr().err
