@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -41,9 +41,7 @@ class Plan:
 
     def check(self, machine: Machine) -> None:
         """Raise UsageError for what can be known to fail without a boot."""
-        for engine in self.engines:
-            if engine not in ENGINES:
-                raise UsageError(f"no engine '{engine}': choose from {', '.join(ENGINES)}")
+        check_engines(self.engines)
         for folio in self.folios:
             if folio not in FOLIOS:
                 raise UsageError(f"no folio size '{folio}': choose from {', '.join(FOLIOS)}")
@@ -74,6 +72,13 @@ class Measured:
     rows: list[rows.Row]
     kernels: dict[str, str]
     machine: Machine
+
+
+def check_engines(names: Iterable[str]) -> None:
+    """Raise UsageError for one that is unknown."""
+    for name in names:
+        if name not in ENGINES:
+            raise UsageError(f"no engine '{name}': choose from {', '.join(ENGINES)}")
 
 
 def parse_size(text: str) -> int:

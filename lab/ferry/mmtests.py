@@ -2,17 +2,19 @@
 """Linux's own tests of memory management that move pages, with a copy engine active or without one.
 
 They come with the kernel's source (tools/testing/selftests/mm), and know nothing of Ferry. Some fail or
-skip on an unchanged kernel too: so each result stands beside that one's.
+skip on an unchanged kernel too, or fail now and then: so each result stands beside that one's, and what fails
+is tried again.
 """
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ferry import kbuild, ktap, machine, packages, paths, proc, rows, selftests, vm
+from ferry import bench, files, kbuild, ktap, machine, packages, paths, proc, rows, selftests, vm
 from ferry.errors import FerryError, UsageError
 from ferry.kbuild import Kernel
 from ferry.machine import Machine
@@ -23,23 +25,26 @@ TESTS = (
     *("ksm_tests -M -p 10", "ksm_tests -N -m 1", "ksm_tests -N -m 0", "mremap_test", "mremap_dontunmap"),
     *("split_huge_page_test", "hugepage-mremap", "madv_populate", "mkdirty", "transhuge-stress -d 10"),
 )
-ENGINES = (rows.VANILLA, "none", "cpu", "mtcopy", "dcbm")
 KSFT_SKIP = 4
 TEST_S = 600
+TRIES = 3
 BOOT_S = 120.0
 # cow, ksm and hugepage-mremap want some of 2 MiB.
 HUGE_PAGES = 160
 # However small a call is, and whoever makes it.
 ANY_CALL = "for set in 'reasons all' 'min_bytes 4096'; do echo ${set#* } >$OFFLOAD/${set% *}; done"
 
+_END = re.compile(r"status (\d+) (\d+)$")
+
 
 @dataclass(frozen=True)
 class Outcome:
-    """One test with one engine: its exit status, and what its cases said if it speaks TAP."""
+    """The last try of a test with one engine: its exit status, and what its cases said if it speaks TAP."""
 
     test: str
     engine: str
     status: int
+    tries: int
     passed: int
     skipped: tuple[str, ...]
     failed: tuple[str, ...]
@@ -67,9 +72,7 @@ class Plan:
         for test in self.tests:
             if test not in TESTS:
                 raise UsageError(f"no test '{test}': choose from {', '.join(TESTS)}")
-        for engine in self.engines:
-            if engine not in ENGINES:
-                raise UsageError(f"no engine '{engine}': choose from {', '.join(ENGINES)}")
+        bench.check_engines(self.engines)
 
 
 def build(kernel: Kernel, tests: tuple[str, ...]) -> Path:
@@ -95,8 +98,10 @@ def script(plan: Plan, engine: str, programs: Path) -> str:
         lines += [
             f"step {test}",
             f"echo 'suite {test}' >&3",
+            f"for try in $(seq {TRIES}); do",
             f"timeout -k 5 {TEST_S} ./{test} >$WORK/said 2>&1 </dev/null; status=$?",
-            f'{selftests.SHOW} <$WORK/said; echo "| status $status" >&3',
+            f"case $status in 0 | {KSFT_SKIP}) break ;; esac; done",
+            f'{selftests.SHOW} <$WORK/said; echo "| status $status $try" >&3',
         ]
     if engine not in (rows.VANILLA, "none"):
         lines.append('echo "copied $(cat $OFFLOAD/migrators/$(cat $OFFLOAD/active)/folios)" >&3')
@@ -110,10 +115,12 @@ def run(plan: Plan, told: Callable[[str], None]) -> tuple[list[Outcome], dict[st
     """
     found: list[Outcome] = []
     copied: dict[str, int] = {}
-    for engine in plan.engines:
-        kernel = kbuild.build("vanilla" if engine == rows.VANILLA else "ferry")
-        programs = build(kbuild.build("ferry"), plan.tests)
-        limit = BOOT_S + TEST_S * len(plan.tests)
+    kernels = {
+        engine: kbuild.build("vanilla" if engine == rows.VANILLA else "ferry") for engine in plan.engines
+    }
+    programs = build(next(iter(kernels.values())), plan.tests)
+    limit = BOOT_S + TEST_S * TRIES * len(plan.tests)
+    for engine, kernel in kernels.items():
         job = vm.Job(script(plan, engine, programs), limit, host_root=True, name=f"mm-{engine}")
         told(engine)
         result = vm.run(kernel, plan.machine, job, on_output=told)
@@ -121,26 +128,35 @@ def run(plan: Plan, told: Callable[[str], None]) -> tuple[list[Outcome], dict[st
         if len(here) != len(plan.tests):
             raise FerryError(f"{len(here)} of {len(plan.tests)} tests ended on {kernel.release}, {engine}")
         found += here
+        for test, text in selftests.split(result.records).items():
+            files.write(log(test, engine), text)
         for record in result.records:
             if record.startswith("copied "):
                 copied[engine] = int(record.removeprefix("copied "))
     return found, copied
 
 
+def log(test: str, engine: str) -> Path:
+    """Where the output of a test is kept."""
+    return paths.LOGS / f"{test.replace(' ', '')}-on-{engine}.log"
+
+
 def parse(records: list[str], engine: str) -> list[Outcome]:
     """What a job said of each test that ended."""
     found = []
     for test, text in selftests.split(records).items():
-        said, _, status = text.rpartition("status ")
-        if not status.isdecimal():
+        end = _END.search(text)
+        if not end:
             continue
+        said = text[: end.start()]
         # Not all of them speak TAP; then there is but the status.
         cases = ktap.parse(said) if "1.." in said else []
         found.append(
             Outcome(
                 test,
                 engine,
-                int(status),
+                int(end[1]),
+                int(end[2]),
                 sum(case.outcome == "ok" for case in cases),
                 tuple(ktap.skipped(cases)),
                 tuple(ktap.failed(cases)),
@@ -158,7 +174,9 @@ def worse(found: list[Outcome]) -> list[str]:
         if each.engine == rows.VANILLA:
             continue
         if each.verdict == "fail" and (not was or was.verdict != "fail"):
-            said.append(f"{each.test}, {each.engine}: status {each.status}")
+            said.append(
+                f"{each.test}, {each.engine}: status {each.status}; see {log(each.test, each.engine)}"
+            )
         known = was.failed if was else ()
         said += [f"{each.test}, {each.engine}: {case}" for case in each.failed if case not in known]
     return said

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ferry import mmtests, provenance, report, rows
+from ferry import bench, mmtests, provenance, report, rows
 from ferry.progress import Step
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--engine", default=",".join(plan.engines), metavar="LIST",
-        help=f"of {', '.join(mmtests.ENGINES)} (default: {','.join(plan.engines)})",
+        help=f"of {', '.join(bench.ENGINES)} (default: {','.join(plan.engines)})",
     )  # fmt: skip
     parser.add_argument(
         "--json", metavar="FILE", help="write JSON to FILE, or to stdout instead of a table (-)"
@@ -69,7 +69,8 @@ def _table(plan: mmtests.Plan, found: list[mmtests.Outcome], copied: dict[str, i
 
 def _cell(each: mmtests.Outcome) -> str:
     counts = (each.passed, len(each.failed), len(each.skipped))
-    return f"{each.verdict}  {' / '.join(map(str, counts))}" if any(counts) else each.verdict
+    words = [each.verdict, " / ".join(map(str, counts)) if any(counts) else ""]
+    return "  ".join(filter(None, [*words, f"(try {each.tries})" if each.tries > 1 else ""]))
 
 
 def _as_json(plan: mmtests.Plan, found: list[mmtests.Outcome], copied: dict[str, int]) -> dict[str, Any]:
