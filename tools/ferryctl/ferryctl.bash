@@ -10,7 +10,8 @@ _ferryctl() {
 		words="none cpu mtcopy dcbm $(cat $folder/available 2>/dev/null) --save --json"
 	elif [[ $verb == set ]]; then
 		compopt -o nospace
-		words="reasons= min_bytes= target_us= window_pages= chunk_pages= stripe_bytes= inaccessible_enabled= --save --json"
+		words="reasons= min_bytes= target_us= window_pages= chunk_pages= stripe_bytes= deadline_ms="
+		words+=" engine_always= inaccessible_enabled= --save --json"
 	elif [[ $verb == watch ]]; then
 		words="--interval --count --json"
 	elif [[ $verb == reset ]]; then

@@ -35,6 +35,7 @@ SETTINGS = {
     "chunk_pages": "most pages that are unmapped, copied and remapped together; 0: 128",
     "stripe_bytes": "large folios are cut into parts of at least this size, one per channel; 0: the engine's",
     "deadline_ms": "how long the copies of a chunk may take before it does without them; 0: 100",
+    "engine_always": "1: the engine copies even where it is measured to be slower than the CPU",
     "inaccessible_enabled": "1: measure how long folios cannot be accessed; costs a little",
 }
 DEFAULTS = {"reasons": "all"}

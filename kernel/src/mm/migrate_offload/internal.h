@@ -31,6 +31,7 @@
  * @chunk_pages: pages that are unmapped, copied and remapped together; 0: auto
  * @stripe_bytes: smallest part of a folio for one channel or thread; 0: auto
  * @deadline_ms: how long a copy may take; 0: auto
+ * @engine_always: 1: the engine copies, be it slower than the CPU
  */
 struct migrate_offload_settings {
 	unsigned long reasons;
@@ -40,6 +41,7 @@ struct migrate_offload_settings {
 	unsigned long chunk_pages;
 	unsigned long stripe_bytes;
 	unsigned long deadline_ms;
+	unsigned long engine_always;
 };
 
 /**
@@ -57,12 +59,28 @@ struct migrate_slot {
 };
 
 /**
+ * struct migrate_cost - what copies of folios of one order cost the calling task
+ * @engine_ns: per base page, if the engine makes them; 0: not known
+ * @cpu_ns: the same, if the CPU does
+ * @tried: in jiffies; when the dearer one was tried
+ */
+struct migrate_cost {
+	u32 engine_ns;
+	u32 cpu_ns;
+	unsigned long tried;
+};
+
+/**
  * struct migrate_chunk - folios that are unmapped, copied and remapped together
  * @slots: room for as many folios as a chunk can have
  * @nr_folios: how many there are
  * @nr_pages: the same in base pages
  * @unmoved: the first slot whose copy is still waited for
- * @copied_folios: how many of them the engine copied and that moved
+ * @m: who copies them
+ * @cost: what that is known to cost
+ * @given_pages: how many base pages @m has taken
+ * @lost_ns: time that the task spent on the copies alone
+ * @copied_folios: how many of them @m copied and that moved
  * @copied_pages: the same in base pages
  * @window_pages: what was unmapped when it was submitted, itself included
  * @start_ns: when its first folio was unmapped
@@ -75,6 +93,10 @@ struct migrate_chunk {
 	unsigned int nr_folios;
 	unsigned long nr_pages;
 	struct migrate_slot *unmoved;
+	struct migrator *m;
+	struct migrate_cost *cost;
+	unsigned long given_pages;
+	u64 lost_ns;
 	unsigned int copied_folios;
 	unsigned long copied_pages;
 	unsigned long window_pages;
@@ -122,12 +144,14 @@ struct migrate_window {
  * @stripe_bytes: effective
  * @deadline: effective, in jiffies
  * @nr_chunks: chunks in each window
+ * @may_choose: the CPU may copy where it is faster
+ * @costs: of copies, by order of the folio
  * @lost_window: a window was retired, since an engine still uses it
  * @lock: of @free
  * @free: windows that no task uses
  *
- * Immutable but for @lost_window, which is only ever set, and the free list. A
- * new setting makes a new state.
+ * Immutable but for @lost_window, which is only ever set, @costs, and the free
+ * list. A new setting makes a new state.
  */
 struct migrate_offload_state {
 	struct migrator *m;
@@ -139,6 +163,8 @@ struct migrate_offload_state {
 	unsigned long stripe_bytes;
 	unsigned long deadline;
 	unsigned int nr_chunks;
+	bool may_choose;
+	struct migrate_cost costs[NR_PAGE_ORDERS];
 	bool lost_window;
 	spinlock_t lock;	/* of free */
 	struct list_head free;
@@ -168,6 +194,12 @@ migrate_offload_first_quota(const struct migrate_offload_state *state);
 unsigned long migrate_offload_quota(const struct migrate_offload_state *state,
 				    unsigned long quota, unsigned long nr_pages,
 				    u64 ns);
+
+/* choice.c */
+struct migrator *migrate_offload_choose(struct migrate_offload_state *state,
+					struct migrate_cost *cost);
+void migrate_offload_learn(struct migrate_cost *cost, const struct migrator *m,
+			   unsigned long nr_pages, u64 ns);
 
 /* overdue.c */
 void migrate_offload_retire_window(struct migrate_offload_state *state,

@@ -425,7 +425,8 @@ static int apply(struct migrate_offload_settings s)
 	       set(chunk_pages, s.chunk_pages) ?:
 	       set(stripe_bytes, s.stripe_bytes) ?:
 	       set(min_bytes, s.min_bytes) ?: set(reasons, s.reasons) ?:
-	       set(deadline_ms, s.deadline_ms);
+	       set(deadline_ms, s.deadline_ms) ?:
+	       set(engine_always, s.engine_always);
 }
 
 static struct migrate_offload_settings small(void)
@@ -534,6 +535,7 @@ static unsigned int most_for_target(struct kunit *test, unsigned long target_us)
 	prepare(test, FAULT_SLOW);
 	s.window_pages = 0;
 	s.target_us = target_us;
+	s.engine_always = 1;
 	KUNIT_ASSERT_EQ(test, 0, apply(s));
 	expect_all_moved(test);
 	return fx->engine.max_inflight;
@@ -595,6 +597,121 @@ static void quota_is_what_the_engine_does_in_time(struct kunit *test)
 	state.target_us = 0;
 	KUNIT_EXPECT_EQ(test, migrate_offload_first_quota(&state), 1024);
 	KUNIT_EXPECT_EQ(test, settled_quota(&state, 16, 100000), 1024);
+}
+
+static void learn(struct migrate_cost *cost, const struct migrator *m, u64 ns)
+{
+	migrate_offload_learn(cost, m, 64, 64 * ns);
+}
+
+static void dearer_engine_leaves_copies_to_the_cpu(struct kunit *test)
+{
+	struct fixture *fx = test->priv;
+	struct migrate_offload_state state = {
+		.m = &fx->engine.m, .may_choose = true,
+	};
+	struct migrate_cost *cost = &state.costs[0];
+
+	/* The engine comes first; then the CPU must show what it can, once */
+	KUNIT_EXPECT_PTR_EQ(test, migrate_offload_choose(&state, cost), state.m);
+	learn(cost, state.m, 1000);
+	KUNIT_EXPECT_PTR_EQ(test, migrate_offload_choose(&state, cost),
+			    &migrate_cpu);
+	learn(cost, &migrate_cpu, 1000);
+	KUNIT_EXPECT_PTR_EQ(test, migrate_offload_choose(&state, cost), state.m);
+	/* An eighth is forgiven, no more */
+	cost->engine_ns = 1125;
+	KUNIT_EXPECT_PTR_EQ(test, migrate_offload_choose(&state, cost), state.m);
+	cost->engine_ns = 1126;
+	KUNIT_EXPECT_PTR_EQ(test, migrate_offload_choose(&state, cost),
+			    &migrate_cpu);
+	/* Folios of another size have costs of their own */
+	KUNIT_EXPECT_PTR_EQ(test, migrate_offload_choose(&state, cost + 1),
+			    state.m);
+	/* An administrator who wants the engine gets it */
+	state.may_choose = false;
+	KUNIT_EXPECT_PTR_EQ(test, migrate_offload_choose(&state, cost), state.m);
+}
+
+static void dearer_one_is_tried_again(struct kunit *test)
+{
+	struct fixture *fx = test->priv;
+	struct migrate_offload_state state = {
+		.m = &fx->engine.m, .may_choose = true,
+	};
+	struct migrate_cost *cost = &state.costs[0];
+
+	/* The engine after a second, for one chunk */
+	*cost = (struct migrate_cost) { 5000, 1000, jiffies - HZ };
+	KUNIT_EXPECT_PTR_EQ(test, migrate_offload_choose(&state, cost), state.m);
+	KUNIT_EXPECT_PTR_EQ(test, migrate_offload_choose(&state, cost),
+			    &migrate_cpu);
+	/* The CPU after a minute */
+	*cost = (struct migrate_cost) { 100, 1000, jiffies - 50 * HZ };
+	KUNIT_EXPECT_PTR_EQ(test, migrate_offload_choose(&state, cost), state.m);
+	*cost = (struct migrate_cost) { 100, 1000, jiffies - 60 * HZ };
+	KUNIT_EXPECT_PTR_EQ(test, migrate_offload_choose(&state, cost),
+			    &migrate_cpu);
+	KUNIT_EXPECT_PTR_EQ(test, migrate_offload_choose(&state, cost), state.m);
+}
+
+static void one_bad_chunk_says_little(struct kunit *test)
+{
+	struct fixture *fx = test->priv;
+	struct migrate_cost cost = {};
+
+	/* What is known first counts in whole */
+	learn(&cost, &fx->engine.m, 1000);
+	KUNIT_EXPECT_EQ(test, cost.engine_ns, 1000);
+	KUNIT_EXPECT_EQ(test, cost.cpu_ns, 0);
+	/* Interrupted for a second */
+	learn(&cost, &fx->engine.m, NSEC_PER_SEC);
+	KUNIT_EXPECT_EQ(test, cost.engine_ns, 1500);
+	learn(&cost, &fx->engine.m, 500);
+	KUNIT_EXPECT_EQ(test, cost.engine_ns, 1000);
+	/* No time at all is known, too, and not the end of learning */
+	learn(&cost, &migrate_cpu, 0);
+	KUNIT_EXPECT_EQ(test, cost.cpu_ns, 1);
+	learn(&cost, &migrate_cpu, 1000);
+	KUNIT_EXPECT_EQ(test, cost.cpu_ns, 2);
+	/* More than there is room for */
+	cost.cpu_ns = U32_MAX;
+	learn(&cost, &migrate_cpu, U32_MAX + 1ULL);
+	KUNIT_EXPECT_EQ(test, cost.cpu_ns, U32_MAX);
+}
+
+/* How many of 64 folios the engine is given, which takes 50 ms for a chunk */
+static unsigned int given_to_slow_engine(struct kunit *test, bool always)
+{
+	long before = atomic_long_read(&migrate_cpu.stats->folios);
+	struct migrate_offload_settings s = small();
+	struct fixture *fx = test->priv;
+
+	prepare(test, FAULT_SLOW);
+	s.window_pages = 0;
+	s.engine_always = always;
+	KUNIT_ASSERT_EQ(test, 0, apply(s));
+	expect_all_moved(test);
+	/* Each is counted as whose it was */
+	KUNIT_EXPECT_EQ(test, atomic_long_read(&migrate_cpu.stats->folios) -
+			before, NR_FOLIOS - fx->engine.nr_submitted);
+	KUNIT_EXPECT_EQ(test, atomic_long_read(&fx->engine.m.stats->folios),
+			fx->engine.nr_submitted);
+	return fx->engine.nr_submitted;
+}
+
+/* Two chunks may be on their way before anything is known */
+static void slow_engine_gets_little(struct kunit *test)
+{
+	unsigned int given = given_to_slow_engine(test, false);
+
+	KUNIT_EXPECT_GE(test, given, 1);
+	KUNIT_EXPECT_LE(test, given, NR_FOLIOS / 2);
+}
+
+static void slow_engine_gets_all_if_told_to(struct kunit *test)
+{
+	KUNIT_EXPECT_EQ(test, given_to_slow_engine(test, true), NR_FOLIOS);
 }
 
 static void no_more_than_a_chunk_waits_for_the_caller(struct kunit *test)
@@ -1281,6 +1398,7 @@ static void contradictory_settings_are_refused(struct kunit *test)
 	KUNIT_EXPECT_EQ(test,
 			set(deadline_ms, MIGRATE_OFFLOAD_MAX_DEADLINE_MS + 1),
 			-EINVAL);
+	KUNIT_EXPECT_EQ(test, set(engine_always, 2), -EINVAL);
 	KUNIT_EXPECT_EQ(test, set(target_us, MIGRATE_OFFLOAD_MAX_TARGET_US + 1),
 			-EINVAL);
 
@@ -1366,6 +1484,11 @@ static struct kunit_case migrate_offload_cases[] = {
 	KUNIT_CASE(no_more_is_unmapped_than_fits_the_target),
 	KUNIT_CASE(more_is_unmapped_if_it_fits_the_target),
 	KUNIT_CASE(quota_is_what_the_engine_does_in_time),
+	KUNIT_CASE(dearer_engine_leaves_copies_to_the_cpu),
+	KUNIT_CASE(dearer_one_is_tried_again),
+	KUNIT_CASE(one_bad_chunk_says_little),
+	KUNIT_CASE(slow_engine_gets_little),
+	KUNIT_CASE(slow_engine_gets_all_if_told_to),
 	KUNIT_CASE(no_more_than_a_chunk_waits_for_the_caller),
 	KUNIT_CASE(busy_engine_falls_back_to_cpu),
 	KUNIT_CASE(nothing_is_unmapped_for_a_full_engine),

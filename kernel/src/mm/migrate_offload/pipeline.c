@@ -417,7 +417,7 @@ static bool pipeline_handle_error(struct migrate_pipeline *p,
 		count_fallback(copy->src, STAT_FALLBACK_BUSY, error);
 		return true;
 	}
-	atomic_long_inc(&p->state->m->stats->errors);
+	atomic_long_inc(&copy->chunk->m->stats->errors);
 	count_fallback(copy->src, STAT_FALLBACK_ERROR, error);
 	/* The migrator's reference keeps dst from being reused */
 	if (error == -ETIMEDOUT) {
@@ -487,9 +487,12 @@ static void pipeline_close_chunk(struct migrate_pipeline *p,
 				 struct migrate_chunk *chunk)
 {
 	unsigned long bytes = chunk->copied_pages << PAGE_SHIFT;
-	struct migrator_stats *stats = p->state->m->stats;
+	struct migrator_stats *stats = chunk->m->stats;
 
 	migrate_offload_settle(&p->call);
+	if (chunk->given_pages)
+		migrate_offload_learn(chunk->cost, chunk->m, chunk->given_pages,
+				      chunk->lost_ns);
 	p->quota = migrate_offload_quota(p->state, p->head ? p->quota : 0,
 					 chunk->window_pages,
 					 ktime_get_ns() - chunk->start_ns);
@@ -561,7 +564,7 @@ static void pipeline_abandon(struct migrate_pipeline *p)
 static void pipeline_help_chunk(struct migrate_pipeline *p,
 				struct migrate_chunk *chunk)
 {
-	struct migrator *m = p->state->m;
+	struct migrator *m = chunk->m;
 	u64 end;
 
 	while (!completion_done(&chunk->done) && m->help(m))
@@ -576,14 +579,18 @@ static void pipeline_help_chunk(struct migrate_pipeline *p,
 static bool pipeline_wait_chunk(struct migrate_pipeline *p,
 				struct migrate_chunk *chunk)
 {
+	u64 start_ns;
 	long left;
 
-	if (p->state->m->help)
+	if (chunk->m->help)
 		pipeline_help_chunk(p, chunk);
 	if (!completion_done(&chunk->done))
 		pipeline_remap_ended(p, chunk);
 	left = chunk->deadline - jiffies;
-	return wait_for_completion_timeout(&chunk->done, max(left, 1L));
+	start_ns = ktime_get_ns();
+	left = wait_for_completion_timeout(&chunk->done, max(left, 1L));
+	chunk->lost_ns += ktime_get_ns() - start_ns;
+	return left;
 }
 
 /* Finish the oldest chunk */
@@ -656,19 +663,29 @@ static void pipeline_submit_chunk(struct migrate_pipeline *p)
 {
 	struct migrate_chunk *chunk = pipeline_chunk(p, p->tail);
 	struct migrate_slot *slot, *end = chunk->slots + chunk->nr_folios;
-	struct migrator *m = p->state->m;
+	unsigned int order = folio_order(chunk->slots->copy.src);
 	int nr_refused = 0;
+	u64 start_ns;
 
 	/* Until now other CPUs could write through stale TLB entries */
 	try_to_unmap_flush();
 
+	start_ns = ktime_get_ns();
+	chunk->cost = &p->state->costs[order];
+	chunk->m = migrate_offload_choose(p->state, chunk->cost);
+	chunk->given_pages = chunk->nr_pages;
 	atomic_set(&chunk->pending, chunk->nr_folios + 1);
 	reinit_completion(&chunk->done);
 	for (slot = chunk->slots; slot < end; slot++) {
-		slot->submitted = pipeline_submit_folio(p, m, &slot->copy);
-		nr_refused += !slot->submitted;
+		slot->submitted = pipeline_submit_folio(p, chunk->m,
+							&slot->copy);
+		if (slot->submitted)
+			continue;
+		chunk->given_pages -= folio_nr_pages(slot->copy.src);
+		nr_refused++;
 	}
-	p->engine_idle = !m->flush(m);
+	p->engine_idle = !chunk->m->flush(chunk->m);
+	chunk->lost_ns = ktime_get_ns() - start_ns;
 	chunk->deadline = jiffies + p->state->deadline;
 	chunk->window_pages = p->unmapped_pages;
 	trace_migrate_offload_submit(p->tail, chunk->nr_folios,

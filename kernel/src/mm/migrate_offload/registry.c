@@ -149,6 +149,9 @@ static void state_set_limits(struct migrate_offload_state *state,
 	/* A quota is for two, be they smaller */
 	if (state->target_us)
 		state->nr_chunks = max(state->nr_chunks, 2);
+	/* Whoever chooses the window wants to see what the engine makes of it */
+	state->may_choose = state->target_us && !s->engine_always &&
+			    !state->m->copies_by_cpu;
 }
 
 static struct migrate_offload_state *
@@ -360,7 +363,8 @@ static bool settings_valid(const struct migrate_offload_settings *s)
 	if (s->window_pages && s->chunk_pages > s->window_pages)
 		return false;
 	if (s->target_us > MIGRATE_OFFLOAD_MAX_TARGET_US ||
-	    s->deadline_ms > MIGRATE_OFFLOAD_MAX_DEADLINE_MS)
+	    s->deadline_ms > MIGRATE_OFFLOAD_MAX_DEADLINE_MS ||
+	    s->engine_always > 1)
 		return false;
 	return PAGE_ALIGNED(s->stripe_bytes);
 }

@@ -170,6 +170,10 @@ static struct setting_attribute deadline_ms_attr = {
 	SETTING_ATTR(deadline_ms), SETTING_OFFSET(deadline_ms)
 };
 
+static struct setting_attribute engine_always_attr = {
+	SETTING_ATTR(engine_always), SETTING_OFFSET(engine_always)
+};
+
 static ssize_t inaccessible_enabled_show(struct kobject *kobj,
 					 struct kobj_attribute *attr, char *buf)
 {
@@ -224,6 +228,7 @@ static struct attribute *root_attrs[] = {
 	&chunk_pages_attr.attr.attr,
 	&stripe_bytes_attr.attr.attr,
 	&deadline_ms_attr.attr.attr,
+	&engine_always_attr.attr.attr,
 	&inaccessible_enabled_attr.attr,
 	&inaccessible_us_attr.attr,
 	NULL

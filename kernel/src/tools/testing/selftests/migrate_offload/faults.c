@@ -200,6 +200,48 @@ TEST(small_folios_that_adjoin_share_a_descriptor)
 		SKIP(return, "memory is too fragmented for most to adjoin");
 }
 
+/* How many folios a migrator has copied */
+static long copied_by(const char *migrator)
+{
+	char path[128];
+
+	snprintf(path, sizeof(path), OFFLOAD_DIR "/migrators/%s/folios",
+		 migrator);
+	return file_read_long(path);
+}
+
+/* Each descriptor takes as long as a thousand copies by CPU */
+TEST(slow_engine_leaves_folios_to_the_cpu)
+{
+	long pages = SIZE / PAGE, cpu, dcbm;
+	struct region r;
+	int nodes[2];
+	const char *why;
+
+	why = set_up(&r, nodes, PAGE, "timeout_ms=60000");
+	if (why)
+		SKIP(return, "%s", why);
+	softdma_set("latency_ns", 5000000);
+	offload_set("window_pages", "0");
+	for (int always = 0; always < 2; always++) {
+		offload_set("engine_always", "%d", always);
+		cpu = copied_by("cpu");
+		dcbm = copied_by("dcbm");
+		EXPECT_EQ(0, region_move(&r, MOVE_PAGES, nodes[always],
+					 nodes[!always]));
+		EXPECT_EQ(0, region_wrong_words(&r));
+		cpu = copied_by("cpu") - cpu;
+		dcbm = copied_by("dcbm") - dcbm;
+		TH_LOG("always %d: the engine copied %ld, the CPU %ld", always,
+		       dcbm, cpu);
+		EXPECT_EQ(pages, cpu + dcbm);
+		/* Nothing is known of an engine that has never been used */
+		EXPECT_LT(0, dcbm);
+		EXPECT_TRUE(always ? !cpu : cpu > dcbm);
+	}
+	tear_down();
+}
+
 /* --- faults that last --- */
 
 FIXTURE(lasting)

@@ -84,9 +84,6 @@ int run(const char *format, ...)
 	return system(line);
 }
 
-/* An engine that is slow since the host is busy is not what most tests are about */
-#define PATIENT_MS	"60000"
-
 static const char *offload_path(const char *name)
 {
 	static char path[256];
@@ -121,6 +118,15 @@ void offload_get(const char *name, char *buf, size_t size)
 		err(1, "cannot read %s", offload_path(name));
 }
 
+/* An engine that is slow since the host is busy is not what most tests are about */
+#define PATIENT_MS	"60000"
+
+static void rely_on_engine(void)
+{
+	offload_set("deadline_ms", PATIENT_MS);
+	offload_set("engine_always", "1");
+}
+
 struct offload_stats offload_stats(const struct offload_stats *since)
 {
 	static const struct {
@@ -149,7 +155,8 @@ void offload_reset(void)
 {
 	static const char * const numbers[] = {
 		"min_bytes", "target_us", "chunk_pages", "window_pages",
-		"stripe_bytes", "deadline_ms", "inaccessible_enabled",
+		"stripe_bytes", "deadline_ms", "engine_always",
+		"inaccessible_enabled",
 	};
 	static const char * const faults[] = {
 		"read_error", "write_error", "residue", "lost_irq", "stall",
@@ -215,7 +222,7 @@ const char *offload_use(const char *engine)
 		return why;
 	}
 	offload_set("active", "%s", engine);
-	offload_set("deadline_ms", PATIENT_MS);
+	rely_on_engine();
 	return NULL;
 }
 
@@ -229,7 +236,7 @@ const char *offload_use_dcbm(const char *softdma_params, const char *dcbm_params
 	if (module_load("dcbm", dcbm_params))
 		return "no module dcbm";
 	offload_set("active", "dcbm");
-	offload_set("deadline_ms", PATIENT_MS);
+	rely_on_engine();
 	return NULL;
 }
 

@@ -52,7 +52,10 @@ struct offload_stats offload_stats(const struct offload_stats *since);
 /* No migrator active, all settings at their defaults, no fault in softdma */
 void offload_reset(void);
 
-/* Load what the engine needs and make it active. NULL, or the unmet need. */
+/*
+ * Load what the engine needs and make it active: it then copies all that it can,
+ * however slow it is. NULL, or the unmet need.
+ */
 const char *offload_use(const char *engine);
 /* The same for dcbm, loaded anew, with the modules' parameters */
 const char *offload_use_dcbm(const char *softdma_params, const char *dcbm_params);

@@ -21,7 +21,7 @@
 
 static const char * const settings[] = {
 	"active", "reasons", "min_bytes", "target_us", "window_pages", "chunk_pages",
-	"stripe_bytes", "deadline_ms", "inaccessible_enabled",
+	"stripe_bytes", "deadline_ms", "engine_always", "inaccessible_enabled",
 };
 
 FIXTURE(sysfs)
@@ -55,6 +55,7 @@ TEST_F(sysfs, defaults_are_none_all_and_auto)
 		{ "chunk_pages", "0" },
 		{ "stripe_bytes", "0" },
 		{ "deadline_ms", "0" },
+		{ "engine_always", "0" },
 		{ "in_service", "0" },
 		{ "inaccessible_enabled", "0" },
 		{ "stats/quarantined_bytes", "0" },
@@ -129,6 +130,7 @@ TEST_F(sysfs, bad_value_is_refused_and_changes_nothing)
 		{ "min_bytes", "-1", -EINVAL },
 		{ "min_bytes", "4096 8192", -EINVAL },
 		{ "target_us", "1000001", -EINVAL },
+		{ "engine_always", "2", -EINVAL },
 		{ "window_pages", "many", -EINVAL },
 		{ "window_pages", "262145", -EINVAL },
 		{ "chunk_pages", "262145", -EINVAL },
