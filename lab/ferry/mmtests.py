@@ -32,7 +32,9 @@ BOOT_S = 120.0
 # cow, ksm and hugepage-mremap want some of 2 MiB.
 HUGE_PAGES = 160
 # However small a call is, whoever makes it, and be the engine slower than the CPU.
-ANY_CALL = "for set in 'reasons all' 'min_bytes 4096' 'engine_always 1'; do echo ${set#* } >$OFFLOAD/${set% *}; done"
+ANY_CALL = (
+    "for set in 'reasons all' 'min_bytes 4096' 'engine_always 1'; do echo ${set#* } >$OFFLOAD/${set% *}; done"
+)
 
 _END = re.compile(r"status (\d+) (\d+)$")
 
