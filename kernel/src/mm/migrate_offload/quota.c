@@ -22,7 +22,7 @@
 
 static unsigned long least_quota(const struct migrate_offload_state *state)
 {
-	return min3(MIN_QUOTA_PAGES, state->chunk_pages, state->window_pages);
+	return min(MIN_QUOTA_PAGES, state->chunk_pages);
 }
 
 /**

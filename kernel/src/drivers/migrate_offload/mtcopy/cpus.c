@@ -68,7 +68,10 @@ static bool mtcopy_share_llc(int a, int b)
 	return cpus_share_cache(a, b);
 }
 
-/* Is the whole core idle? A busy sibling would pay for half of the helper. */
+/*
+ * Is the whole core idle, and if it is virtual, does its host run it? A busy
+ * sibling would pay for half of the helper.
+ */
 static bool mtcopy_core_idle(int cpu)
 {
 	int sibling;
@@ -78,7 +81,7 @@ static bool mtcopy_core_idle(int cpu)
 	    !housekeeping_test_cpu(cpu, HK_TYPE_WQ))
 		return false;
 	for_each_cpu(sibling, topology_sibling_cpumask(cpu))
-		if (!idle_cpu(sibling))
+		if (!available_idle_cpu(sibling))
 			return false;
 	return true;
 }

@@ -30,6 +30,8 @@ FIXTURE_VARIANT(busy)
 	const char *engine;
 	size_t folio;
 	size_t size;
+	/* The window follows from the target, and the CPU copies, too */
+	bool by_default;
 };
 
 #define VARIANTS(_engine)						\
@@ -44,6 +46,14 @@ VARIANTS(cpu);
 VARIANTS(mtcopy);
 VARIANTS(dcbm);
 
+FIXTURE_VARIANT_ADD(busy, by_default_4k) {
+	.engine = "dcbm", .folio = PAGE, .size = 1 * MIB, .by_default = true,
+};
+
+FIXTURE_VARIANT_ADD(busy, by_default_2m) {
+	.engine = "dcbm", .folio = PMD, .size = 4 * MIB, .by_default = true,
+};
+
 FIXTURE_SETUP(busy)
 {
 	const char *why;
@@ -53,8 +63,12 @@ FIXTURE_SETUP(busy)
 	why = offload_use(variant->engine);
 	if (why)
 		SKIP(return, "%s", why);
-	offload_set("window_pages", "128");
-	offload_set("chunk_pages", "32");
+	if (variant->by_default) {
+		offload_set("engine_always", "0");
+	} else {
+		offload_set("window_pages", "128");
+		offload_set("chunk_pages", "32");
+	}
 	why = region_create(&self->region, ANON, variant->folio, variant->size,
 			    self->nodes[0]);
 	if (why) {
