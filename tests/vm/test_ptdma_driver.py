@@ -90,7 +90,7 @@ def test_driver_leaves_while_it_copies() -> None:
     script = (
         "modprobe ptdma && modprobe dcbm timeout_ms=2000 && echo dcbm >$OFFLOAD/active || fail 'no dcbm'\n"
         # Not for a host that is busy
-        "echo 60000 >$OFFLOAD/deadline_ms\n"
+        "echo 60000 >$OFFLOAD/deadline_ms; echo 1 >$OFFLOAD/engine_always\n"
         "/bin/migbench --folio 2M --bytes 64M --runs 60 --json /tmp/row >/tmp/said & bench=$!\n"
         "cd /sys/bus/pci/drivers/ptdma\n"
         "for round in 1 2 3; do\n"
@@ -139,7 +139,7 @@ def test_faulty_channel_loses_no_byte(fault: str, counter: str, option: str) -> 
     script = (
         "modprobe ptdma && modprobe dcbm timeout_ms=500 || fail 'cannot load dcbm'\n"
         # dcbm is to notice, not the core, which would give the engine up
-        "echo 60000 >$OFFLOAD/deadline_ms; echo dcbm >$OFFLOAD/active\n"
+        "echo 60000 >$OFFLOAD/deadline_ms; echo 1 >$OFFLOAD/engine_always; echo dcbm >$OFFLOAD/active\n"
         f"/bin/migbench --folio 2M --bytes 64M --runs 3 {option} --json /tmp/row >/tmp/said ||"
         ' fail "$(tail -n 1 /tmp/said)"\n'
         f"echo \"$(tr -d '\\n' </tmp/row)\" >&3; cat $OFFLOAD/stats/{counter} $OFFLOAD/stats/bytes >&3\n"

@@ -1,40 +1,47 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Who copies a chunk: the engine, or the CPU where that is known to be faster.
+ * Who copies: the engine, or the CPU where that is known to be cheaper.
  *
  * The copies cost a call the time for which its task does nothing else: to make
  * them, or to submit them and wait. While an engine copies as fast as a task can
- * unmap and remap they cost next to nothing; one that is slow to answer, or is
- * shared by many, may cost more than the copies by CPU would.
+ * unmap and remap they cost next to nothing; one that is slow to answer, or that
+ * others keep busy, may cost more than the copies by CPU would.
  *
- * Both are measured for each order of folio, and the cheaper one copies. What
- * an engine costs depends on who else uses it: so one that is not used is tried
- * again, for one chunk each second. What the CPU costs hardly changes, but may
- * have been measured badly: it is tried once a minute.
+ * Both are measured for each order of folio, and the cheaper one copies. Since
+ * an engine works ahead, one chunk says nothing of it: it has a turn of several
+ * in a row, and a turn begins with nothing of another's in flight.
+ *
+ * What an engine costs depends on who else uses it: so one that is not used is
+ * tried again each second. What the CPU costs is worth a look now and then.
  */
 #include <linux/jiffies.h>
 #include <linux/limits.h>
 #include <linux/math64.h>
 #include <linux/minmax.h>
+#include <linux/time64.h>
 
 #include "internal.h"
 
 /* An engine leaves the CPU to others, and its caches: so it may cost more by */
 #define ENGINE_BONUS	8	/* one eighth */
+/* Enough to see an engine work ahead; and so much may a bad one cost at most */
+#define TURN_CHUNKS	16
+#define TURN_NS		(2 * NSEC_PER_MSEC)
 #define RETRY_ENGINE	HZ
-#define RETRY_CPU	(60 * HZ)
+#define RETRY_CPU	(10 * HZ)
 
 /**
- * migrate_offload_choose() - who copies the next chunk
- * @state: which has the migrator
- * @cost: of folios of this order; calls may share it without a lock: what one
- *	of them loses of the others' counts once, and is measured again
+ * migrate_offload_choose() - who has the next turn
+ * @state: which has the migrator, and the costs; calls share these without a
+ *	lock, and what one of them overwrites of another's is measured again
+ * @order: of the next folio
  *
  * Return: the migrator, or the CPU.
  */
 struct migrator *migrate_offload_choose(struct migrate_offload_state *state,
-					struct migrate_cost *cost)
+					unsigned int order)
 {
+	struct migrate_cost *cost = &state->costs[order];
 	u64 engine = READ_ONCE(cost->engine_ns);
 	u64 cpu = READ_ONCE(cost->cpu_ns);
 	unsigned long retry = READ_ONCE(cost->tried);
@@ -52,22 +59,39 @@ struct migrator *migrate_offload_choose(struct migrate_offload_state *state,
 }
 
 /**
- * migrate_offload_learn() - take notice of what a chunk's copies have cost
- * @cost: of folios of this order
- * @m: who has copied
- * @nr_pages: how many base pages it was given; more than 0
- * @ns: for how long the task did nothing else
+ * migrate_turn_is_over() - has enough been seen?
+ * @turn: of which a chunk has just been closed
  *
- * The last chunk counts as much as all before it, but never as more than twice
- * what was known: a task that was not run for a while learns little from it.
+ * Return: true if it is time to learn from it, and to choose anew.
  */
-void migrate_offload_learn(struct migrate_cost *cost, const struct migrator *m,
-			   unsigned long nr_pages, u64 ns)
+bool migrate_turn_is_over(const struct migrate_turn *turn)
 {
-	u32 *known = m == &migrate_cpu ? &cost->cpu_ns : &cost->engine_ns;
-	u64 old = READ_ONCE(*known), new = div64_u64(ns, nr_pages);
+	return turn->m == &migrate_cpu || turn->nr_chunks >= TURN_CHUNKS ||
+	       turn->lost_ns >= TURN_NS;
+}
 
-	if (old)
+/**
+ * migrate_offload_learn() - take notice of what a turn has cost
+ * @state: which has the costs
+ * @turn: that is over; with at least one page
+ *
+ * What the engine has left to the CPU costs as much again as the CPU needs for
+ * it. A turn counts as much as all before it, but never as more than twice what
+ * was known: tasks are interrupted. That makes copies by CPU dearer, and nothing
+ * makes them cheaper: so a lower cost is the right one.
+ */
+void migrate_offload_learn(struct migrate_offload_state *state,
+			   const struct migrate_turn *turn)
+{
+	struct migrate_cost *cost = &state->costs[turn->order];
+	bool by_cpu = turn->m == &migrate_cpu;
+	u32 *known = by_cpu ? &cost->cpu_ns : &cost->engine_ns;
+	u64 old = READ_ONCE(*known), new = turn->lost_ns;
+
+	if (!by_cpu)
+		new += (u64)turn->left_pages * READ_ONCE(cost->cpu_ns);
+	new = div64_u64(new, turn->nr_pages);
+	if (old && (new > old || !by_cpu))
 		new = DIV_ROUND_UP(old + min(new, 2 * old), 2);
 	WRITE_ONCE(*known, clamp(new, 1, U32_MAX));
 }

@@ -71,15 +71,36 @@ struct migrate_cost {
 };
 
 /**
+ * struct migrate_turn - some chunks in a row that the same one copies
+ * @m: the migrator, or the CPU
+ * @next: who has the next turn; NULL if that is not known yet
+ * @over: no more is copied in this turn
+ * @mixed: not all folios are of @order
+ * @order: of the first folio
+ * @nr_chunks: how many are done with
+ * @nr_pages: base pages in them
+ * @left_pages: how many of these @m did not copy
+ * @lost_ns: how long the task did nothing but submit copies and wait
+ */
+struct migrate_turn {
+	struct migrator *m;
+	struct migrator *next;
+	bool over;
+	bool mixed;
+	unsigned int order;
+	unsigned int nr_chunks;
+	unsigned long nr_pages;
+	unsigned long left_pages;
+	u64 lost_ns;
+};
+
+/**
  * struct migrate_chunk - folios that are unmapped, copied and remapped together
  * @slots: room for as many folios as a chunk can have
  * @nr_folios: how many there are
  * @nr_pages: the same in base pages
  * @unmoved: the first slot whose copy is still waited for
- * @m: who copies them
- * @cost: what that is known to cost
- * @given_pages: how many base pages @m has taken
- * @lost_ns: time that the task spent on the copies alone
+ * @m: who copies them: the migrator, or the CPU
  * @copied_folios: how many of them @m copied and that moved
  * @copied_pages: the same in base pages
  * @window_pages: what was unmapped when it was submitted, itself included
@@ -94,9 +115,6 @@ struct migrate_chunk {
 	unsigned long nr_pages;
 	struct migrate_slot *unmoved;
 	struct migrator *m;
-	struct migrate_cost *cost;
-	unsigned long given_pages;
-	u64 lost_ns;
 	unsigned int copied_folios;
 	unsigned long copied_pages;
 	unsigned long window_pages;
@@ -197,9 +215,10 @@ unsigned long migrate_offload_quota(const struct migrate_offload_state *state,
 
 /* choice.c */
 struct migrator *migrate_offload_choose(struct migrate_offload_state *state,
-					struct migrate_cost *cost);
-void migrate_offload_learn(struct migrate_cost *cost, const struct migrator *m,
-			   unsigned long nr_pages, u64 ns);
+					unsigned int order);
+bool migrate_turn_is_over(const struct migrate_turn *turn);
+void migrate_offload_learn(struct migrate_offload_state *state,
+			   const struct migrate_turn *turn);
 
 /* overdue.c */
 void migrate_offload_retire_window(struct migrate_offload_state *state,
@@ -211,7 +230,7 @@ void migrate_offload_reap(void);
 /* stats.c */
 enum migrate_offload_stat {
 	STAT_CALLS,		/* calls of migrate_pages() that used an engine */
-	STAT_FOLIOS,		/* folios that an engine copied and that moved */
+	STAT_FOLIOS,		/* folios that a migrator copied and that moved */
 	STAT_BYTES,
 	STAT_FALLBACK_KIND,	/* copied by the CPU: not known to be safe early */
 	STAT_FALLBACK_REFS,	/* extra references */

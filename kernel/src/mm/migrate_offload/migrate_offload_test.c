@@ -599,10 +599,19 @@ static void quota_is_what_the_engine_does_in_time(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, settled_quota(&state, 16, 100000), 1024);
 }
 
-static void learn(struct migrate_cost *cost, const struct migrator *m, u64 ns)
+/* Costs of folios of order 0: what @m has charged for a page in its turn */
+static void learn(struct migrate_offload_state *state, struct migrator *m,
+		  u64 ns)
 {
-	migrate_offload_learn(cost, m, 64, 64 * ns);
+	struct migrate_turn turn = {
+		.m = m, .nr_chunks = 1, .nr_pages = 64, .lost_ns = 64 * ns,
+	};
+
+	migrate_offload_learn(state, &turn);
 }
+
+#define expect_choice(test, state, order, m) \
+	KUNIT_EXPECT_PTR_EQ(test, migrate_offload_choose(state, order), m)
 
 static void dearer_engine_leaves_copies_to_the_cpu(struct kunit *test)
 {
@@ -613,24 +622,21 @@ static void dearer_engine_leaves_copies_to_the_cpu(struct kunit *test)
 	struct migrate_cost *cost = &state.costs[0];
 
 	/* The engine comes first; then the CPU must show what it can, once */
-	KUNIT_EXPECT_PTR_EQ(test, migrate_offload_choose(&state, cost), state.m);
-	learn(cost, state.m, 1000);
-	KUNIT_EXPECT_PTR_EQ(test, migrate_offload_choose(&state, cost),
-			    &migrate_cpu);
-	learn(cost, &migrate_cpu, 1000);
-	KUNIT_EXPECT_PTR_EQ(test, migrate_offload_choose(&state, cost), state.m);
+	expect_choice(test, &state, 0, state.m);
+	learn(&state, state.m, 1000);
+	expect_choice(test, &state, 0, &migrate_cpu);
+	learn(&state, &migrate_cpu, 1000);
+	expect_choice(test, &state, 0, state.m);
 	/* An eighth is forgiven, no more */
 	cost->engine_ns = 1125;
-	KUNIT_EXPECT_PTR_EQ(test, migrate_offload_choose(&state, cost), state.m);
+	expect_choice(test, &state, 0, state.m);
 	cost->engine_ns = 1126;
-	KUNIT_EXPECT_PTR_EQ(test, migrate_offload_choose(&state, cost),
-			    &migrate_cpu);
+	expect_choice(test, &state, 0, &migrate_cpu);
 	/* Folios of another size have costs of their own */
-	KUNIT_EXPECT_PTR_EQ(test, migrate_offload_choose(&state, cost + 1),
-			    state.m);
+	expect_choice(test, &state, 1, state.m);
 	/* An administrator who wants the engine gets it */
 	state.may_choose = false;
-	KUNIT_EXPECT_PTR_EQ(test, migrate_offload_choose(&state, cost), state.m);
+	expect_choice(test, &state, 0, state.m);
 }
 
 static void dearer_one_is_tried_again(struct kunit *test)
@@ -641,43 +647,79 @@ static void dearer_one_is_tried_again(struct kunit *test)
 	};
 	struct migrate_cost *cost = &state.costs[0];
 
-	/* The engine after a second, for one chunk */
+	/* The engine after a second, for one turn */
 	*cost = (struct migrate_cost) { 5000, 1000, jiffies - HZ };
-	KUNIT_EXPECT_PTR_EQ(test, migrate_offload_choose(&state, cost), state.m);
-	KUNIT_EXPECT_PTR_EQ(test, migrate_offload_choose(&state, cost),
-			    &migrate_cpu);
-	/* The CPU after a minute */
-	*cost = (struct migrate_cost) { 100, 1000, jiffies - 50 * HZ };
-	KUNIT_EXPECT_PTR_EQ(test, migrate_offload_choose(&state, cost), state.m);
-	*cost = (struct migrate_cost) { 100, 1000, jiffies - 60 * HZ };
-	KUNIT_EXPECT_PTR_EQ(test, migrate_offload_choose(&state, cost),
-			    &migrate_cpu);
-	KUNIT_EXPECT_PTR_EQ(test, migrate_offload_choose(&state, cost), state.m);
+	expect_choice(test, &state, 0, state.m);
+	expect_choice(test, &state, 0, &migrate_cpu);
+	/* The CPU after ten */
+	*cost = (struct migrate_cost) { 100, 1000, jiffies - 8 * HZ };
+	expect_choice(test, &state, 0, state.m);
+	*cost = (struct migrate_cost) { 100, 1000, jiffies - 10 * HZ };
+	expect_choice(test, &state, 0, &migrate_cpu);
+	expect_choice(test, &state, 0, state.m);
 }
 
-static void one_bad_chunk_says_little(struct kunit *test)
+static void one_bad_turn_says_little(struct kunit *test)
 {
 	struct fixture *fx = test->priv;
-	struct migrate_cost cost = {};
+	struct migrate_offload_state state = { .m = &fx->engine.m };
+	struct migrate_cost *cost = &state.costs[0];
 
 	/* What is known first counts in whole */
-	learn(&cost, &fx->engine.m, 1000);
-	KUNIT_EXPECT_EQ(test, cost.engine_ns, 1000);
-	KUNIT_EXPECT_EQ(test, cost.cpu_ns, 0);
+	learn(&state, state.m, 1000);
+	KUNIT_EXPECT_EQ(test, cost->engine_ns, 1000);
+	KUNIT_EXPECT_EQ(test, cost->cpu_ns, 0);
 	/* Interrupted for a second */
-	learn(&cost, &fx->engine.m, NSEC_PER_SEC);
-	KUNIT_EXPECT_EQ(test, cost.engine_ns, 1500);
-	learn(&cost, &fx->engine.m, 500);
-	KUNIT_EXPECT_EQ(test, cost.engine_ns, 1000);
+	learn(&state, state.m, NSEC_PER_SEC);
+	KUNIT_EXPECT_EQ(test, cost->engine_ns, 1500);
+	learn(&state, state.m, 500);
+	KUNIT_EXPECT_EQ(test, cost->engine_ns, 1000);
+	/* A copy by CPU is never faster than it can be */
+	learn(&state, &migrate_cpu, NSEC_PER_SEC);
+	learn(&state, &migrate_cpu, 1000);
+	KUNIT_EXPECT_EQ(test, cost->cpu_ns, 1000);
+	learn(&state, &migrate_cpu, NSEC_PER_SEC);
+	KUNIT_EXPECT_EQ(test, cost->cpu_ns, 1500);
 	/* No time at all is known, too, and not the end of learning */
-	learn(&cost, &migrate_cpu, 0);
-	KUNIT_EXPECT_EQ(test, cost.cpu_ns, 1);
-	learn(&cost, &migrate_cpu, 1000);
-	KUNIT_EXPECT_EQ(test, cost.cpu_ns, 2);
+	learn(&state, &migrate_cpu, 0);
+	KUNIT_EXPECT_EQ(test, cost->cpu_ns, 1);
+	learn(&state, &migrate_cpu, 1000);
+	KUNIT_EXPECT_EQ(test, cost->cpu_ns, 2);
 	/* More than there is room for */
-	cost.cpu_ns = U32_MAX;
-	learn(&cost, &migrate_cpu, U32_MAX + 1ULL);
-	KUNIT_EXPECT_EQ(test, cost.cpu_ns, U32_MAX);
+	cost->cpu_ns = U32_MAX;
+	learn(&state, &migrate_cpu, U32_MAX + 1ULL);
+	KUNIT_EXPECT_EQ(test, cost->cpu_ns, U32_MAX);
+}
+
+/* It costs nothing, and copies only a half */
+static void what_the_engine_leaves_is_no_bargain(struct kunit *test)
+{
+	struct fixture *fx = test->priv;
+	struct migrate_offload_state state = { .m = &fx->engine.m };
+	struct migrate_turn turn = {
+		.m = state.m, .nr_pages = 64, .left_pages = 32,
+	};
+
+	learn(&state, &migrate_cpu, 1000);
+	migrate_offload_learn(&state, &turn);
+	KUNIT_EXPECT_EQ(test, state.costs[0].engine_ns, 500);
+}
+
+static void bad_engine_has_a_short_turn(struct kunit *test)
+{
+	struct fixture *fx = test->priv;
+	struct migrate_turn turn = { .m = &fx->engine.m, .nr_chunks = 2 };
+
+	KUNIT_EXPECT_FALSE(test, migrate_turn_is_over(&turn));
+	turn.lost_ns = 50 * NSEC_PER_MSEC;
+	KUNIT_EXPECT_TRUE(test, migrate_turn_is_over(&turn));
+	turn.lost_ns = 0;
+	turn.nr_chunks = 100;
+	KUNIT_EXPECT_TRUE(test, migrate_turn_is_over(&turn));
+	/* One copy by CPU is like the other */
+	turn.m = &migrate_cpu;
+	turn.nr_chunks = 1;
+	KUNIT_EXPECT_TRUE(test, migrate_turn_is_over(&turn));
 }
 
 /* How many of 64 folios the engine is given, which takes 50 ms for a chunk */
@@ -687,6 +729,7 @@ static unsigned int given_to_slow_engine(struct kunit *test, bool always)
 	struct migrate_offload_settings s = small();
 	struct fixture *fx = test->priv;
 
+	fx->engine.m.help = NULL;
 	prepare(test, FAULT_SLOW);
 	s.window_pages = 0;
 	s.engine_always = always;
@@ -700,7 +743,7 @@ static unsigned int given_to_slow_engine(struct kunit *test, bool always)
 	return fx->engine.nr_submitted;
 }
 
-/* Two chunks may be on their way before anything is known */
+/* What was on its way when its turn was over, and a turn each second */
 static void slow_engine_gets_little(struct kunit *test)
 {
 	unsigned int given = given_to_slow_engine(test, false);
@@ -1486,7 +1529,9 @@ static struct kunit_case migrate_offload_cases[] = {
 	KUNIT_CASE(quota_is_what_the_engine_does_in_time),
 	KUNIT_CASE(dearer_engine_leaves_copies_to_the_cpu),
 	KUNIT_CASE(dearer_one_is_tried_again),
-	KUNIT_CASE(one_bad_chunk_says_little),
+	KUNIT_CASE(one_bad_turn_says_little),
+	KUNIT_CASE(what_the_engine_leaves_is_no_bargain),
+	KUNIT_CASE(bad_engine_has_a_short_turn),
 	KUNIT_CASE(slow_engine_gets_little),
 	KUNIT_CASE(slow_engine_gets_all_if_told_to),
 	KUNIT_CASE(no_more_than_a_chunk_waits_for_the_caller),

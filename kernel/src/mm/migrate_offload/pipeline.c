@@ -67,6 +67,7 @@
  * @quota: how many pages may be unmapped
  * @unmapped_pages: now
  * @busy_pages: dealt with since others could run
+ * @turn: who copies now
  * @alone: so many of the next folios are unmapped one by one
  * @engine_idle: the engine copies nothing unless this task helps
  * @engine_full: the engine has refused a copy since a chunk was last finished
@@ -94,6 +95,7 @@ struct migrate_pipeline {
 	unsigned long quota;
 	unsigned long unmapped_pages;
 	unsigned long busy_pages;
+	struct migrate_turn turn;
 	unsigned int alone;
 	bool engine_idle;
 	bool engine_full;
@@ -482,6 +484,51 @@ static void pipeline_remap_ended(struct migrate_pipeline *p,
 	migrate_offload_settle(&p->call);
 }
 
+/* --- whose turn it is --- */
+
+static void pipeline_end_turn(struct migrate_pipeline *p)
+{
+	/* What folios of several sizes cost says nothing of any */
+	if (p->turn.nr_pages && !p->turn.mixed)
+		migrate_offload_learn(p->state, &p->turn);
+	p->turn.over = true;
+}
+
+static void pipeline_count_turn(struct migrate_pipeline *p,
+				const struct migrate_chunk *chunk)
+{
+	struct migrate_turn *turn = &p->turn;
+
+	if (!p->state->may_choose || turn->over)
+		return;
+	turn->nr_chunks++;
+	turn->nr_pages += chunk->nr_pages;
+	turn->left_pages += chunk->nr_pages - chunk->copied_pages;
+	turn->mixed |= chunk->nr_pages !=
+		       (unsigned long)chunk->nr_folios << turn->order;
+	if (migrate_turn_is_over(turn))
+		pipeline_end_turn(p);
+}
+
+/* Return: false if somebody else's copies have to be finished first */
+static bool pipeline_take_turn(struct migrate_pipeline *p)
+{
+	unsigned int order = folio_order(p->next_src);
+	struct migrate_turn *turn = &p->turn;
+
+	if (!turn->over)
+		return true;
+	if (!turn->next)
+		turn->next = migrate_offload_choose(p->state, order);
+	if (turn->next != turn->m) {
+		if (!pipeline_is_empty(p))
+			return false;
+		p->engine_idle = turn->next->copies_by_cpu;
+	}
+	*turn = (struct migrate_turn) { .m = turn->next, .order = order };
+	return true;
+}
+
 /* Account for a chunk that has nothing unmapped any more */
 static void pipeline_close_chunk(struct migrate_pipeline *p,
 				 struct migrate_chunk *chunk)
@@ -490,9 +537,7 @@ static void pipeline_close_chunk(struct migrate_pipeline *p,
 	struct migrator_stats *stats = chunk->m->stats;
 
 	migrate_offload_settle(&p->call);
-	if (chunk->given_pages)
-		migrate_offload_learn(chunk->cost, chunk->m, chunk->given_pages,
-				      chunk->lost_ns);
+	pipeline_count_turn(p, chunk);
 	p->quota = migrate_offload_quota(p->state, p->head ? p->quota : 0,
 					 chunk->window_pages,
 					 ktime_get_ns() - chunk->start_ns);
@@ -544,6 +589,8 @@ static void pipeline_abandon(struct migrate_pipeline *p)
 {
 	unsigned int first = p->head, nr = 0;
 
+	/* An engine that is lost is not slow */
+	p->turn.over = true;
 	while (p->head != p->tail) {
 		struct migrate_chunk *chunk = pipeline_chunk(p, p->head);
 
@@ -589,7 +636,7 @@ static bool pipeline_wait_chunk(struct migrate_pipeline *p,
 	left = chunk->deadline - jiffies;
 	start_ns = ktime_get_ns();
 	left = wait_for_completion_timeout(&chunk->done, max(left, 1L));
-	chunk->lost_ns += ktime_get_ns() - start_ns;
+	p->turn.lost_ns += ktime_get_ns() - start_ns;
 	return left;
 }
 
@@ -603,7 +650,7 @@ static void pipeline_remap_chunk(struct migrate_pipeline *p)
 		pipeline_abandon(p);
 		return;
 	}
-	trace_migrate_offload_remap(p->head, chunk->nr_folios,
+	trace_migrate_offload_remap(chunk->m->name, p->head, chunk->nr_folios,
 				    chunk->nr_pages, p->unmapped_pages,
 				    p->quota);
 	for (slot = chunk->unmoved; slot < end; slot++)
@@ -663,7 +710,7 @@ static void pipeline_submit_chunk(struct migrate_pipeline *p)
 {
 	struct migrate_chunk *chunk = pipeline_chunk(p, p->tail);
 	struct migrate_slot *slot, *end = chunk->slots + chunk->nr_folios;
-	unsigned int order = folio_order(chunk->slots->copy.src);
+	struct migrator *m = p->turn.m;
 	int nr_refused = 0;
 	u64 start_ns;
 
@@ -671,24 +718,18 @@ static void pipeline_submit_chunk(struct migrate_pipeline *p)
 	try_to_unmap_flush();
 
 	start_ns = ktime_get_ns();
-	chunk->cost = &p->state->costs[order];
-	chunk->m = migrate_offload_choose(p->state, chunk->cost);
-	chunk->given_pages = chunk->nr_pages;
+	chunk->m = m;
 	atomic_set(&chunk->pending, chunk->nr_folios + 1);
 	reinit_completion(&chunk->done);
 	for (slot = chunk->slots; slot < end; slot++) {
-		slot->submitted = pipeline_submit_folio(p, chunk->m,
-							&slot->copy);
-		if (slot->submitted)
-			continue;
-		chunk->given_pages -= folio_nr_pages(slot->copy.src);
-		nr_refused++;
+		slot->submitted = pipeline_submit_folio(p, m, &slot->copy);
+		nr_refused += !slot->submitted;
 	}
-	p->engine_idle = !chunk->m->flush(chunk->m);
-	chunk->lost_ns = ktime_get_ns() - start_ns;
+	p->engine_idle = !m->flush(m);
+	p->turn.lost_ns += ktime_get_ns() - start_ns;
 	chunk->deadline = jiffies + p->state->deadline;
 	chunk->window_pages = p->unmapped_pages;
-	trace_migrate_offload_submit(p->tail, chunk->nr_folios,
+	trace_migrate_offload_submit(m->name, p->tail, chunk->nr_folios,
 				     chunk->nr_pages, p->unmapped_pages,
 				     p->quota);
 	if (atomic_sub_and_test(nr_refused + 1, &chunk->pending))
@@ -714,7 +755,8 @@ static bool pipeline_can_unmap(struct migrate_pipeline *p)
 	if (p->engine_full || p->tail - p->head == p->state->nr_chunks)
 		return false;
 	/* Nor is it worth a flush to fill every gap of the window */
-	return pipeline_has_room(p, 0, max(folio_nr_pages(p->next_src), least));
+	return pipeline_has_room(p, 0, max(folio_nr_pages(p->next_src), least)) &&
+	       pipeline_take_turn(p);
 }
 
 /* With folios unmapped only from those who can be asked not to wait, once */
@@ -747,6 +789,8 @@ static void pipeline_flow(struct migrate_pipeline *p)
 			completion_done(&pipeline_chunk(p, p->head)->done)))
 			pipeline_remap_chunk(p);
 	}
+	if (p->state->may_choose && !p->turn.over)
+		pipeline_end_turn(p);
 	pipeline_put_stock(p);
 	/* Folios that could not be unmapped may have others' flushes pending */
 	try_to_unmap_flush();
@@ -868,6 +912,7 @@ int __migrate_offload_pages(struct list_head *from, struct list_head *ret_folios
 	p.state = state;
 	p.quota = migrate_offload_first_quota(state);
 	p.engine_idle = state->m->copies_by_cpu;
+	p.turn = (struct migrate_turn) { .m = state->m, .over = state->may_choose };
 	pipeline_run(&p);
 	/* Not if an engine still uses it */
 	if (p.window)

@@ -64,18 +64,19 @@ TRACE_EVENT(migrate_offload_end,
 );
 
 /*
- * window_pages: unmapped at this moment, this chunk included; quota: how much
- * may be
+ * migrator: who copies the chunk; window_pages: unmapped at this moment, this
+ * chunk included; quota: how much may be
  */
 DECLARE_EVENT_CLASS(migrate_offload_chunk,
 
-	TP_PROTO(unsigned int chunk, unsigned int nr_folios,
-		 unsigned long nr_pages, unsigned long window_pages,
-		 unsigned long quota),
+	TP_PROTO(const char *migrator, unsigned int chunk,
+		 unsigned int nr_folios, unsigned long nr_pages,
+		 unsigned long window_pages, unsigned long quota),
 
-	TP_ARGS(chunk, nr_folios, nr_pages, window_pages, quota),
+	TP_ARGS(migrator, chunk, nr_folios, nr_pages, window_pages, quota),
 
 	TP_STRUCT__entry(
+		__string(migrator, migrator)
 		__field(unsigned int, chunk)
 		__field(unsigned int, nr_folios)
 		__field(unsigned long, nr_pages)
@@ -84,6 +85,7 @@ DECLARE_EVENT_CLASS(migrate_offload_chunk,
 	),
 
 	TP_fast_assign(
+		__assign_str(migrator);
 		__entry->chunk = chunk;
 		__entry->nr_folios = nr_folios;
 		__entry->nr_pages = nr_pages;
@@ -91,24 +93,24 @@ DECLARE_EVENT_CLASS(migrate_offload_chunk,
 		__entry->quota = quota;
 	),
 
-	TP_printk("chunk=%u nr_folios=%u nr_pages=%lu window_pages=%lu quota=%lu",
-		  __entry->chunk, __entry->nr_folios, __entry->nr_pages,
+	TP_printk("migrator=%s chunk=%u nr_folios=%u nr_pages=%lu window_pages=%lu quota=%lu",
+		  __get_str(migrator), __entry->chunk, __entry->nr_folios, __entry->nr_pages,
 		  __entry->window_pages, __entry->quota)
 );
 
 /* The chunk is unmapped and its copies are with the engine */
 DEFINE_EVENT(migrate_offload_chunk, migrate_offload_submit,
-	TP_PROTO(unsigned int chunk, unsigned int nr_folios,
-		 unsigned long nr_pages, unsigned long window_pages,
-		 unsigned long quota),
-	TP_ARGS(chunk, nr_folios, nr_pages, window_pages, quota));
+	TP_PROTO(const char *migrator, unsigned int chunk,
+		 unsigned int nr_folios, unsigned long nr_pages,
+		 unsigned long window_pages, unsigned long quota),
+	TP_ARGS(migrator, chunk, nr_folios, nr_pages, window_pages, quota));
 
 /* All its copies are complete; its folios are about to be remapped */
 DEFINE_EVENT(migrate_offload_chunk, migrate_offload_remap,
-	TP_PROTO(unsigned int chunk, unsigned int nr_folios,
-		 unsigned long nr_pages, unsigned long window_pages,
-		 unsigned long quota),
-	TP_ARGS(chunk, nr_folios, nr_pages, window_pages, quota));
+	TP_PROTO(const char *migrator, unsigned int chunk,
+		 unsigned int nr_folios, unsigned long nr_pages,
+		 unsigned long window_pages, unsigned long quota),
+	TP_ARGS(migrator, chunk, nr_folios, nr_pages, window_pages, quota));
 
 /* A folio is not copied by the engine */
 TRACE_EVENT(migrate_offload_fallback,

@@ -71,6 +71,7 @@ static long change_settings(void)
 	};
 	int window = rand() % 2 ? rand() % 2048 : 0;
 
+	offload_set("engine_always", "%d", rand() % 2);
 	offload_set("target_us", "%d", rand() % 2000);
 	/* A chunk is never larger than the window */
 	offload_set("chunk_pages", "0");
