@@ -33,7 +33,10 @@ def run(flavour: str, lines: list[str], cpus: int = 4, edus: int = 1) -> vm.Resu
     programs = {iommu.MODULE: iommu.build_module(kernel), iommu.STRESS: iommu.build_stress(kernel)}
     job = vm.Job(iommu.script(lines), BOOT_S, programs=programs)
     more = ("-device", "edu,dma_mask=0xffffffffffffffff") * (edus - 1)
-    return vm.run(kernel, replace(machine.get("iommu-smp", cpus), devices=more), job)
+    result = vm.run(kernel, replace(machine.get("iommu-smp", cpus), devices=more), job)
+    # Its default is to sleep until somebody wakes it.
+    assert "kcsan" not in flavour or "kcsan: enabled early" in result.console
+    return result
 
 
 def bench(flavour: str, workload: str, cpus: int = 4) -> dict[str, int]:
