@@ -37,17 +37,30 @@ _COMPLAINT = re.compile(
     re.MULTILINE,
 )
 _BREAKPOINT = re.compile(r"Oops: int3: .*?\bCode: (?:[0-9a-f]{2} )*([0-9a-f]{2}) <", re.DOTALL)
+# Of functions by their names; the second is the other CPU's, if that is known.
+_RACE = re.compile(r"BUG: KCSAN: data-race in (?P<one>\w+)[\w.]*(?: / (?P<other>\w+))?")
 _MARK = re.compile(_STAMP + r"ferry: (?P<step>.*)")
 
 
-def findings(log: str) -> list[str]:
-    """Each complaint in a console log, with the last mark ("ferry: STEP" in /dev/kmsg) before it."""
+def has_races(log: str) -> bool:
+    """Did KCSAN report any?"""
+    return bool(_RACE.search(log))
+
+
+def findings(log: str, ours: frozenset[str] | None = None) -> list[str]:
+    """Each complaint in a console log, with the last mark ("ferry: STEP" in /dev/kmsg) before it.
+
+    Data races count if one of the two functions is among ours; all do if it is None.
+    """
     step = "boot"
     found = []
     for line in log.splitlines():
         if mark := _MARK.match(line):
             step = mark["step"].strip()
         elif complaint := _COMPLAINT.match(line):
+            race = _RACE.match(complaint["text"])
+            if race and ours is not None and ours.isdisjoint(race.groups()):
+                continue
             found.append(f"[{step}] {complaint['text'].strip()}")
     return found
 

@@ -20,8 +20,10 @@ from ferry.kbuild import Kernel
 from ferry.machine import Machine
 
 PROGRAM = "torture"
-# A warning ends the guest at once, and is the end of its log.
-KERNEL_ARGS = ("panic_on_warn=1", "hung_task_panic=1")
+# Trouble ends the guest at once, and is the end of its log.
+KERNEL_ARGS = ("hung_task_panic=1",)
+# Not where KCSAN is: it reports Linux's own races, too.
+PANIC_ON_WARN = "panic_on_warn=1"
 # To boot, to set up, and until all processes have ended.
 SPARE_S = 300.0
 # What torture.c counts, in its order. Folios and bytes may be summed, seconds too.
@@ -75,7 +77,8 @@ class Plan:
     def machine(self) -> Machine:
         """The one whose memory can be unplugged."""
         found = machine.get("movable")
-        return replace(found, kernel_args=(*found.kernel_args, *KERNEL_ARGS))
+        more = KERNEL_ARGS if "kcsan" in self.flavour else (*KERNEL_ARGS, PANIC_ON_WARN)
+        return replace(found, kernel_args=(*found.kernel_args, *more))
 
     @property
     def machines(self) -> tuple[Machine, ...]:

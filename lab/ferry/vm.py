@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TextIO
 
-from ferry import console, initramfs, packages, paths, proc, progress
+from ferry import console, initramfs, packages, paths, proc, progress, races
 from ferry.errors import FerryError
 from ferry.kbuild import Kernel
 from ferry.machine import Machine
@@ -130,7 +130,7 @@ def _boot(
             in_time = _follow(child, folder / "output", until, on_output, cancelled)
         if cancelled.is_set():
             raise LostVM("the VM was ended: what else it was started with has failed")
-        return _judge(folder, job, in_time)
+        return _judge(kernel, folder, job, in_time)
 
 
 def vng_command(kernel: Kernel, machine: Machine, kernel_args: tuple[str, ...], kvm: bool) -> list[str]:
@@ -238,14 +238,14 @@ def _follow(
     return not running
 
 
-def _judge(folder: Path, job: Job, in_time: bool) -> Result:
+def _judge(kernel: Kernel, folder: Path, job: Job, in_time: bool) -> Result:
     """What the guest said, or an exception. The console is kept for the user."""
     log = _read(folder / "console") + _read(folder / "emulator")
     kept = paths.LOGS / f"{job.name}.log"
     kept.parent.mkdir(parents=True, exist_ok=True)
     kept.write_text(log)
     *records, last = _read(folder / "result").splitlines() or [""]
-    findings = console.findings(log)
+    findings = console.findings(log, races.functions(kernel) if console.has_races(log) else None)
     if not last.startswith("exit "):
         why = "ended without a result" if in_time else f"was still busy after {job.timeout_s:.0f} s"
         tail = _quoted(findings or log.splitlines()[-TAIL_LINES:])

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ferry import bench, console, cost, initramfs, ktap, machine, paths, redis, report, rows, selftests
+from ferry import bench, console, cost, initramfs, ktap, machine, paths, races, redis, report, rows, selftests
 from ferry.errors import FerryError, UsageError
 from ferry.machine import MACHINES
 
@@ -89,6 +89,31 @@ def test_console_is_quiet_about_what_is_usual() -> None:
 )
 def test_console_is_quiet_about_what_tests_provoke(line: str) -> None:
     assert console.findings(f"[    1.0] {line}") == []
+
+
+@pytest.mark.parametrize(
+    ("race", "counts"),
+    [
+        ("pipeline_flow / lapic_cal_handler", True),
+        ("lapic_cal_handler / pipeline_flow.isra.0", True),
+        ("pipeline_flow.constprop.0", True),
+        ("lapic_cal_handler / setup_boot_APIC_clock", False),
+        ("pipeline_flow_of_another / lapic_cal_handler", False),
+    ],
+)
+def test_data_races_count_if_they_are_ours(race: str, counts: bool) -> None:
+    log = f"[    1.0] BUG: KCSAN: data-race in {race}"
+    assert console.has_races(log)
+    assert bool(console.findings(log, frozenset({"pipeline_flow"}))) == counts
+    assert console.findings(log)
+
+
+def test_our_functions_are_those_of_our_files() -> None:
+    files = races.sources()
+    assert {"mm/migrate_offload/pipeline.c", "mm/migrate.c", "drivers/iommu/iommufd/io_pagetable.c"} <= set(
+        files
+    )
+    assert not [name for name in files if not name.endswith(".c")]
 
 
 def test_machine_places_cpus_and_memory() -> None:

@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Which of the data races that KCSAN reports are Ferry's: Linux has many of its own."""
+
+from __future__ import annotations
+
+import re
+
+from ferry import paths, proc
+from ferry.kbuild import Kernel
+
+PATCHES = paths.KERNEL / "patches"
+OWN = paths.KERNEL / "src"
+
+_PATCHED = re.compile(r"^\+\+\+ b/(\S+\.c)$", re.MULTILINE)
+_SYMBOL = re.compile(r" [tT] (\w+)")
+
+
+def sources() -> list[str]:
+    """The C files of the kernel that are Ferry's, or that it changes."""
+    new = {str(path.relative_to(OWN)) for path in OWN.rglob("*.c")}
+    changed = {name for patch in PATCHES.glob("*.patch") for name in _PATCHED.findall(patch.read_text())}
+    return sorted(new | changed)
+
+
+def functions(kernel: Kernel) -> frozenset[str]:
+    """The functions in them, as far as they are built in this kernel."""
+    objects = [kernel.build_dir / name.removesuffix("c") for name in sources()]
+    built = [str(path.with_suffix(".o")) for path in objects if path.with_suffix(".o").exists()]
+    # What the compiler made of f() is f.isra.0 or the like.
+    return frozenset(_SYMBOL.findall(proc.output(["nm", *built])))
