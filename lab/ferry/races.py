@@ -24,7 +24,7 @@ def sources() -> list[str]:
 
 def functions(kernel: Kernel) -> frozenset[str]:
     """The functions in them, as far as they are built in this kernel."""
-    objects = [kernel.build_dir / name.removesuffix("c") for name in sources()]
-    built = [str(path.with_suffix(".o")) for path in objects if path.with_suffix(".o").exists()]
+    objects = [(kernel.build_dir / name).with_suffix(".o") for name in sources()]
+    built = [str(path) for path in objects if path.exists()]
     # What the compiler made of f() is f.isra.0 or the like.
     return frozenset(_SYMBOL.findall(proc.output(["nm", *built])))
