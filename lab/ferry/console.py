@@ -38,7 +38,7 @@ _COMPLAINT = re.compile(
 )
 _BREAKPOINT = re.compile(r"Oops: int3: .*?\bCode: (?:[0-9a-f]{2} )*([0-9a-f]{2}) <", re.DOTALL)
 # Of functions by their names; the second is the other CPU's, if that is known.
-_RACE = re.compile(r"BUG: KCSAN: data-race in (?P<one>\w+)[\w.]*(?: / (?P<other>\w+))?")
+_RACE = re.compile(r"BUG: KCSAN: data-race in (?P<one>\w+)[\w.]*(?: \[\w+\])?(?: / (?P<other>\w+))?")
 _MARK = re.compile(_STAMP + r"ferry: (?P<step>.*)")
 
 

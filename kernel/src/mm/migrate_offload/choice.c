@@ -24,8 +24,8 @@
 
 /* An engine leaves the CPU to others, and its caches: so it may cost more by */
 #define ENGINE_BONUS	8	/* one eighth */
-/* Enough to see an engine work ahead; and so much may a bad one cost at most */
-#define TURN_CHUNKS	16
+/* Enough to see an engine work ahead; and when to stop sooner */
+#define TURN_CHUNKS	16U
 #define TURN_NS		(2 * NSEC_PER_MSEC)
 #define RETRY_ENGINE	HZ
 #define RETRY_CPU	(10 * HZ)
@@ -44,18 +44,41 @@ struct migrator *migrate_offload_choose(struct migrate_offload_state *state,
 	struct migrate_cost *cost = &state->costs[order];
 	u64 engine = READ_ONCE(cost->engine_ns);
 	u64 cpu = READ_ONCE(cost->cpu_ns);
-	unsigned long retry = READ_ONCE(cost->tried);
+	unsigned long tried = READ_ONCE(cost->tried);
+	unsigned long retry;
 	bool by_cpu;
 
 	if (!state->may_choose || !engine)
 		return state->m;
 	by_cpu = cpu && engine > cpu + cpu / ENGINE_BONUS;
-	retry += by_cpu ? RETRY_ENGINE : RETRY_CPU;
-	if (!cpu || time_after_eq(jiffies, retry)) {
+	retry = tried + (by_cpu ? RETRY_ENGINE : RETRY_CPU);
+	if (!tried || time_after_eq(jiffies, retry)) {
 		by_cpu = !by_cpu;
 		WRITE_ONCE(cost->tried, jiffies);
 	}
 	return by_cpu ? &migrate_cpu : state->m;
+}
+
+/**
+ * migrate_turn_add() - a chunk of a turn is done with
+ * @turn: it belongs to
+ * @chunk: with nothing unmapped any more
+ *
+ * What folios of several sizes cost together says nothing of any. Nor do those
+ * that the CPU has to copy in any case.
+ */
+void migrate_turn_add(struct migrate_turn *turn,
+		      const struct migrate_chunk *chunk)
+{
+	unsigned long nr_pages = chunk->nr_pages - chunk->unfit_pages;
+
+	turn->nr_chunks++;
+	turn->spent_ns += chunk->lost_ns;
+	if (chunk->nr_pages != (unsigned long)chunk->nr_folios << turn->order)
+		return;
+	turn->nr_pages += nr_pages;
+	turn->left_pages += nr_pages - chunk->copied_pages;
+	turn->lost_ns += chunk->lost_ns;
 }
 
 /**
@@ -67,18 +90,19 @@ struct migrator *migrate_offload_choose(struct migrate_offload_state *state,
 bool migrate_turn_is_over(const struct migrate_turn *turn)
 {
 	return turn->m == &migrate_cpu || turn->nr_chunks >= TURN_CHUNKS ||
-	       turn->lost_ns >= TURN_NS;
+	       turn->spent_ns >= TURN_NS;
 }
 
 /**
  * migrate_offload_learn() - take notice of what a turn has cost
  * @state: which has the costs
- * @turn: that is over; with at least one page
+ * @turn: that is over
  *
  * What the engine has left to the CPU costs as much again as the CPU needs for
- * it. A turn counts as much as all before it, but never as more than twice what
- * was known: tasks are interrupted. That makes copies by CPU dearer, and nothing
- * makes them cheaper: so a lower cost is the right one.
+ * it. A whole turn counts as much as all before it, one that its call has cut
+ * short as less, and none as more than twice what was known: tasks are
+ * interrupted. That makes copies by CPU dearer, and nothing makes them cheaper:
+ * so a lower cost is the right one.
  */
 void migrate_offload_learn(struct migrate_offload_state *state,
 			   const struct migrate_turn *turn)
@@ -86,12 +110,19 @@ void migrate_offload_learn(struct migrate_offload_state *state,
 	struct migrate_cost *cost = &state->costs[turn->order];
 	bool by_cpu = turn->m == &migrate_cpu;
 	u32 *known = by_cpu ? &cost->cpu_ns : &cost->engine_ns;
+	unsigned int weight = min(turn->nr_chunks, TURN_CHUNKS);
 	u64 old = READ_ONCE(*known), new = turn->lost_ns;
 
+	if (!turn->nr_pages)
+		return;
+	if (by_cpu || turn->spent_ns >= TURN_NS)
+		weight = TURN_CHUNKS;
 	if (!by_cpu)
 		new += (u64)turn->left_pages * READ_ONCE(cost->cpu_ns);
 	new = div64_u64(new, turn->nr_pages);
 	if (old && (new > old || !by_cpu))
-		new = DIV_ROUND_UP(old + min(new, 2 * old), 2);
+		new = DIV_ROUND_UP(old * (2 * TURN_CHUNKS - weight) +
+				   min(new, 2 * old) * weight,
+				   2 * TURN_CHUNKS);
 	WRITE_ONCE(*known, clamp(new, 1, U32_MAX));
 }

@@ -62,7 +62,8 @@ struct migrate_slot {
  * struct migrate_cost - what copies of folios of one order cost the calling task
  * @engine_ns: per base page, if the engine makes them; 0: not known
  * @cpu_ns: the same, if the CPU does
- * @tried: in jiffies; when the dearer one was tried
+ * @tried: in jiffies; when the dearer one had a turn, or the CPU its first;
+ *	0: never
  */
 struct migrate_cost {
 	u32 engine_ns;
@@ -75,20 +76,20 @@ struct migrate_cost {
  * @m: the migrator, or the CPU
  * @next: who has the next turn; NULL if that is not known yet
  * @over: no more is copied in this turn
- * @mixed: not all folios are of @order
  * @order: of the first folio
  * @nr_chunks: how many are done with
- * @nr_pages: base pages in them
- * @left_pages: how many of these @m did not copy
- * @lost_ns: how long the task did nothing but submit copies and wait
+ * @spent_ns: how long the task did nothing but submit their copies and wait
+ * @nr_pages: base pages that @m should have copied, in chunks of @order alone
+ * @left_pages: how many of these it has not
+ * @lost_ns: part of @spent_ns for these chunks
  */
 struct migrate_turn {
 	struct migrator *m;
 	struct migrator *next;
 	bool over;
-	bool mixed;
 	unsigned int order;
 	unsigned int nr_chunks;
+	u64 spent_ns;
 	unsigned long nr_pages;
 	unsigned long left_pages;
 	u64 lost_ns;
@@ -101,6 +102,8 @@ struct migrate_turn {
  * @nr_pages: the same in base pages
  * @unmoved: the first slot whose copy is still waited for
  * @m: who copies them: the migrator, or the CPU
+ * @lost_ns: how long the task did nothing but submit its copies and wait
+ * @unfit_pages: base pages that nobody may copy early
  * @copied_folios: how many of them @m copied and that moved
  * @copied_pages: the same in base pages
  * @window_pages: what was unmapped when it was submitted, itself included
@@ -115,6 +118,8 @@ struct migrate_chunk {
 	unsigned long nr_pages;
 	struct migrate_slot *unmoved;
 	struct migrator *m;
+	u64 lost_ns;
+	unsigned long unfit_pages;
 	unsigned int copied_folios;
 	unsigned long copied_pages;
 	unsigned long window_pages;
@@ -216,6 +221,8 @@ unsigned long migrate_offload_quota(const struct migrate_offload_state *state,
 /* choice.c */
 struct migrator *migrate_offload_choose(struct migrate_offload_state *state,
 					unsigned int order);
+void migrate_turn_add(struct migrate_turn *turn,
+		      const struct migrate_chunk *chunk);
 bool migrate_turn_is_over(const struct migrate_turn *turn);
 void migrate_offload_learn(struct migrate_offload_state *state,
 			   const struct migrate_turn *turn);

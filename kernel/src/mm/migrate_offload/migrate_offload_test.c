@@ -604,7 +604,7 @@ static void learn(struct migrate_offload_state *state, struct migrator *m,
 		  u64 ns)
 {
 	struct migrate_turn turn = {
-		.m = m, .nr_chunks = 1, .nr_pages = 64, .lost_ns = 64 * ns,
+		.m = m, .nr_chunks = 16, .nr_pages = 64, .lost_ns = 64 * ns,
 	};
 
 	migrate_offload_learn(state, &turn);
@@ -705,15 +705,61 @@ static void what_the_engine_leaves_is_no_bargain(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, state.costs[0].engine_ns, 500);
 }
 
+/* Cut short by the end of its call: all of it is latency */
+static void short_turn_counts_little(struct kunit *test)
+{
+	struct fixture *fx = test->priv;
+	struct migrate_offload_state state = { .m = &fx->engine.m };
+	struct migrate_turn turn = {
+		.m = state.m, .nr_chunks = 2, .nr_pages = 64,
+		.lost_ns = 64 * 1800,
+	};
+
+	learn(&state, state.m, 1000);
+	migrate_offload_learn(&state, &turn);
+	KUNIT_EXPECT_EQ(test, state.costs[0].engine_ns, 1050);
+	/* But not if it is short since it has cost so much */
+	turn.spent_ns = NSEC_PER_SEC;
+	turn.lost_ns = 64 * 2050;
+	migrate_offload_learn(&state, &turn);
+	KUNIT_EXPECT_EQ(test, state.costs[0].engine_ns, 1550);
+}
+
+static void turn_adds_up_what_can_be_compared(struct kunit *test)
+{
+	struct fixture *fx = test->priv;
+	struct migrate_offload_state state = { .m = &fx->engine.m };
+	struct migrate_turn turn = { .m = state.m, .order = 2 };
+	struct migrate_chunk chunk = {
+		.nr_folios = 8, .nr_pages = 32, .copied_pages = 16,
+		.unfit_pages = 4, .lost_ns = 100,
+	};
+
+	migrate_turn_add(&turn, &chunk);
+	KUNIT_EXPECT_EQ(test, turn.nr_pages, 28);
+	KUNIT_EXPECT_EQ(test, turn.left_pages, 12);
+	/* A chunk with folios of other sizes takes time, and teaches nothing */
+	chunk.nr_folios = 9;
+	migrate_turn_add(&turn, &chunk);
+	KUNIT_EXPECT_EQ(test, turn.nr_chunks, 2);
+	KUNIT_EXPECT_EQ(test, turn.nr_pages, 28);
+	KUNIT_EXPECT_EQ(test, turn.lost_ns, 100);
+	KUNIT_EXPECT_EQ(test, turn.spent_ns, 200);
+	/* Nor does a turn in which nothing was to be copied */
+	turn = (struct migrate_turn) { .m = state.m, .nr_chunks = 1 };
+	migrate_offload_learn(&state, &turn);
+	KUNIT_EXPECT_EQ(test, state.costs[0].engine_ns, 0);
+}
+
 static void bad_engine_has_a_short_turn(struct kunit *test)
 {
 	struct fixture *fx = test->priv;
 	struct migrate_turn turn = { .m = &fx->engine.m, .nr_chunks = 2 };
 
 	KUNIT_EXPECT_FALSE(test, migrate_turn_is_over(&turn));
-	turn.lost_ns = 50 * NSEC_PER_MSEC;
+	turn.spent_ns = 50 * NSEC_PER_MSEC;
 	KUNIT_EXPECT_TRUE(test, migrate_turn_is_over(&turn));
-	turn.lost_ns = 0;
+	turn.spent_ns = 0;
 	turn.nr_chunks = 100;
 	KUNIT_EXPECT_TRUE(test, migrate_turn_is_over(&turn));
 	/* One copy by CPU is like the other */
@@ -750,6 +796,19 @@ static void slow_engine_gets_little(struct kunit *test)
 
 	KUNIT_EXPECT_GE(test, given, 1);
 	KUNIT_EXPECT_LE(test, given, NR_FOLIOS / 2);
+}
+
+/* Its help() takes time that is not known to be lost */
+static void engine_that_needs_help_has_no_rival(struct kunit *test)
+{
+	struct migrate_offload_settings s = small();
+	struct fixture *fx = test->priv;
+
+	prepare(test, FAULT_SLOW);
+	s.window_pages = 0;
+	KUNIT_ASSERT_EQ(test, 0, apply(s));
+	expect_all_moved(test);
+	KUNIT_EXPECT_EQ(test, fx->engine.nr_submitted, NR_FOLIOS);
 }
 
 static void slow_engine_gets_all_if_told_to(struct kunit *test)
@@ -829,6 +888,33 @@ static void memory_without_a_wait_keeps_the_engine_busy(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, fx->engine.nr_early_inflight,
 			small().window_pages);
 	KUNIT_EXPECT_EQ(test, fx->nr_locked, 0);
+}
+
+static struct engine *rival;
+static int rival_saw;
+
+static int rival_submit(struct migrator *m, struct migrate_copy *copy)
+{
+	rival_saw += atomic_read(&rival->nr_inflight);
+	migrate_copy_done(copy, folio_mc_copy(copy->dst, copy->src));
+	return 0;
+}
+
+static void nothing_is_in_flight_when_the_turn_changes(struct kunit *test)
+{
+	int (*submit)(struct migrator *m, struct migrate_copy *copy) =
+		migrate_cpu.submit;
+	struct fixture *fx = test->priv;
+
+	kunit_activate_static_stub(test, migrate_offload_target_of, target_of);
+	rival = &fx->engine;
+	rival_saw = 0;
+	migrate_cpu.submit = rival_submit;
+	given_to_slow_engine(test, false);
+	migrate_cpu.submit = submit;
+	KUNIT_EXPECT_EQ(test, rival_saw, 0);
+	/* Or there was nothing to see */
+	KUNIT_EXPECT_GT(test, fx->engine.max_inflight, small().chunk_pages / 2);
 }
 
 static void memory_is_waited_for_with_nothing_unmapped(struct kunit *test)
@@ -1531,7 +1617,11 @@ static struct kunit_case migrate_offload_cases[] = {
 	KUNIT_CASE(dearer_one_is_tried_again),
 	KUNIT_CASE(one_bad_turn_says_little),
 	KUNIT_CASE(what_the_engine_leaves_is_no_bargain),
+	KUNIT_CASE(short_turn_counts_little),
+	KUNIT_CASE(turn_adds_up_what_can_be_compared),
 	KUNIT_CASE(bad_engine_has_a_short_turn),
+	KUNIT_CASE(nothing_is_in_flight_when_the_turn_changes),
+	KUNIT_CASE(engine_that_needs_help_has_no_rival),
 	KUNIT_CASE(slow_engine_gets_little),
 	KUNIT_CASE(slow_engine_gets_all_if_told_to),
 	KUNIT_CASE(no_more_than_a_chunk_waits_for_the_caller),

@@ -488,9 +488,7 @@ static void pipeline_remap_ended(struct migrate_pipeline *p,
 
 static void pipeline_end_turn(struct migrate_pipeline *p)
 {
-	/* What folios of several sizes cost says nothing of any */
-	if (p->turn.nr_pages && !p->turn.mixed)
-		migrate_offload_learn(p->state, &p->turn);
+	migrate_offload_learn(p->state, &p->turn);
 	p->turn.over = true;
 }
 
@@ -501,11 +499,7 @@ static void pipeline_count_turn(struct migrate_pipeline *p,
 
 	if (!p->state->may_choose || turn->over)
 		return;
-	turn->nr_chunks++;
-	turn->nr_pages += chunk->nr_pages;
-	turn->left_pages += chunk->nr_pages - chunk->copied_pages;
-	turn->mixed |= chunk->nr_pages !=
-		       (unsigned long)chunk->nr_folios << turn->order;
+	migrate_turn_add(turn, chunk);
 	if (migrate_turn_is_over(turn))
 		pipeline_end_turn(p);
 }
@@ -524,6 +518,8 @@ static bool pipeline_take_turn(struct migrate_pipeline *p)
 		if (!pipeline_is_empty(p))
 			return false;
 		p->engine_idle = turn->next->copies_by_cpu;
+		/* What is right for the one may be far too much for the other */
+		p->quota = migrate_offload_first_quota(p->state);
 	}
 	*turn = (struct migrate_turn) { .m = turn->next, .order = order };
 	return true;
@@ -636,7 +632,7 @@ static bool pipeline_wait_chunk(struct migrate_pipeline *p,
 	left = chunk->deadline - jiffies;
 	start_ns = ktime_get_ns();
 	left = wait_for_completion_timeout(&chunk->done, max(left, 1L));
-	p->turn.lost_ns += ktime_get_ns() - start_ns;
+	chunk->lost_ns += ktime_get_ns() - start_ns;
 	return left;
 }
 
@@ -667,6 +663,7 @@ static bool pipeline_submit_folio(struct migrate_pipeline *p,
 
 	if (!migrate_offload_may_copy(m, copy->src)) {
 		count_fallback(copy->src, STAT_FALLBACK_KIND, 0);
+		copy->chunk->unfit_pages += folio_nr_pages(copy->src);
 		return false;
 	}
 	/*
@@ -676,6 +673,7 @@ static bool pipeline_submit_folio(struct migrate_pipeline *p,
 	if (folio_ref_count(copy->src) !=
 	    folio_expected_ref_count(copy->src) + 1) {
 		count_fallback(copy->src, STAT_FALLBACK_REFS, 0);
+		copy->chunk->unfit_pages += folio_nr_pages(copy->src);
 		return false;
 	}
 
@@ -719,6 +717,7 @@ static void pipeline_submit_chunk(struct migrate_pipeline *p)
 
 	start_ns = ktime_get_ns();
 	chunk->m = m;
+	chunk->unfit_pages = 0;
 	atomic_set(&chunk->pending, chunk->nr_folios + 1);
 	reinit_completion(&chunk->done);
 	for (slot = chunk->slots; slot < end; slot++) {
@@ -726,7 +725,7 @@ static void pipeline_submit_chunk(struct migrate_pipeline *p)
 		nr_refused += !slot->submitted;
 	}
 	p->engine_idle = !m->flush(m);
-	p->turn.lost_ns += ktime_get_ns() - start_ns;
+	chunk->lost_ns = ktime_get_ns() - start_ns;
 	chunk->deadline = jiffies + p->state->deadline;
 	chunk->window_pages = p->unmapped_pages;
 	trace_migrate_offload_submit(m->name, p->tail, chunk->nr_folios,

@@ -98,7 +98,7 @@ DECLARE_EVENT_CLASS(migrate_offload_chunk,
 		  __entry->window_pages, __entry->quota)
 );
 
-/* The chunk is unmapped and its copies are with the engine */
+/* The chunk is unmapped and its copies are with the migrator */
 DEFINE_EVENT(migrate_offload_chunk, migrate_offload_submit,
 	TP_PROTO(const char *migrator, unsigned int chunk,
 		 unsigned int nr_folios, unsigned long nr_pages,
