@@ -890,33 +890,6 @@ static void memory_without_a_wait_keeps_the_engine_busy(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, fx->nr_locked, 0);
 }
 
-static struct engine *rival;
-static int rival_saw;
-
-static int rival_submit(struct migrator *m, struct migrate_copy *copy)
-{
-	rival_saw += atomic_read(&rival->nr_inflight);
-	migrate_copy_done(copy, folio_mc_copy(copy->dst, copy->src));
-	return 0;
-}
-
-static void nothing_is_in_flight_when_the_turn_changes(struct kunit *test)
-{
-	int (*submit)(struct migrator *m, struct migrate_copy *copy) =
-		migrate_cpu.submit;
-	struct fixture *fx = test->priv;
-
-	kunit_activate_static_stub(test, migrate_offload_target_of, target_of);
-	rival = &fx->engine;
-	rival_saw = 0;
-	migrate_cpu.submit = rival_submit;
-	given_to_slow_engine(test, false);
-	migrate_cpu.submit = submit;
-	KUNIT_EXPECT_EQ(test, rival_saw, 0);
-	/* Or there was nothing to see */
-	KUNIT_EXPECT_GT(test, fx->engine.max_inflight, small().chunk_pages / 2);
-}
-
 static void memory_is_waited_for_with_nothing_unmapped(struct kunit *test)
 {
 	struct fixture *fx = test->priv;
@@ -1620,7 +1593,6 @@ static struct kunit_case migrate_offload_cases[] = {
 	KUNIT_CASE(short_turn_counts_little),
 	KUNIT_CASE(turn_adds_up_what_can_be_compared),
 	KUNIT_CASE(bad_engine_has_a_short_turn),
-	KUNIT_CASE(nothing_is_in_flight_when_the_turn_changes),
 	KUNIT_CASE(engine_that_needs_help_has_no_rival),
 	KUNIT_CASE(slow_engine_gets_little),
 	KUNIT_CASE(slow_engine_gets_all_if_told_to),
