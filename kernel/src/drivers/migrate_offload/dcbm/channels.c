@@ -466,16 +466,22 @@ void dcbm_probed(struct dcbm_chan *c, bool good)
 
 /* --- running --- */
 
-/* Start what the channel was given, by whomever */
+/* Start what the channel was given, by whomever; its submit_lock is held */
+void dcbm_ring_locked(struct dcbm_chan *c)
+{
+	lockdep_assert_held(&c->submit_lock);
+	if (!c->unissued)
+		return;
+	WRITE_ONCE(c->unissued, false);
+	dma_async_issue_pending(c->chan);
+}
+
 void dcbm_ring(struct dcbm_chan *c)
 {
 	if (!READ_ONCE(c->unissued))
 		return;
 	spin_lock(&c->submit_lock);
-	if (c->unissued) {
-		WRITE_ONCE(c->unissued, false);
-		dma_async_issue_pending(c->chan);
-	}
+	dcbm_ring_locked(c);
 	spin_unlock(&c->submit_lock);
 }
 

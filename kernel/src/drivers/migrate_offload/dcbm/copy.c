@@ -293,6 +293,7 @@ static bool dcbm_start_locked(struct dcbm_part *part)
 	struct dcbm_chan *c = part->chan;
 	unsigned long flags;
 	dma_cookie_t cookie;
+	bool idle;
 
 	lockdep_assert_held(&c->submit_lock);
 	/* From here on a channel that is being left is not used */
@@ -302,6 +303,7 @@ static bool dcbm_start_locked(struct dcbm_part *part)
 		return false;
 	spin_lock_irqsave(&c->lock, flags);
 	part->since = jiffies;
+	idle = list_empty(&c->busy);
 	list_add_tail(&part->node, part->probe ? &c->lost : &c->busy);
 	c->submitted++;
 	spin_unlock_irqrestore(&c->lock, flags);
@@ -310,6 +312,9 @@ static bool dcbm_start_locked(struct dcbm_part *part)
 	WRITE_ONCE(c->unissued, true);
 	if (dma_submit_error(cookie))
 		dcbm_end(part, -EIO);
+	/* The others can wait for those behind them */
+	if (idle)
+		dcbm_ring_locked(c);
 	return true;
 }
 
@@ -584,10 +589,8 @@ void dcbm_probe(struct dcbm_chan *c)
 	if (dcbm_map_one(part))
 		goto free;
 	__module_get(THIS_MODULE);
-	if (dcbm_start(part)) {
-		dcbm_ring(c);
+	if (dcbm_start(part))
 		return;
-	}
 	module_put(THIS_MODULE);
 free:
 	dcbm_free(part);

@@ -30,8 +30,12 @@
 
 #define DCBM_MAX_CHANNELS	256
 
-/* So much in a row goes to one channel: small folios share an interrupt */
-#define DCBM_RUN_BYTES	SZ_64K
+/*
+ * So much in a row goes to one channel: small folios share an interrupt, and a
+ * descriptor if they adjoin. With twice as much they would be away for longer,
+ * and little would be saved.
+ */
+#define DCBM_RUN_BYTES	SZ_128K
 #define DCBM_RUN_FOLIOS	DIV_ROUND_UP(DCBM_RUN_BYTES, PAGE_SIZE)
 
 struct dcbm_chan;
@@ -172,6 +176,7 @@ struct dcbm_part *dcbm_get_probe(struct dcbm_chan *c);
 void dcbm_put_part(struct dcbm_part *part);
 void dcbm_retire(struct dcbm_chan *c, enum dcbm_state state);
 void dcbm_probed(struct dcbm_chan *c, bool good);
+void dcbm_ring_locked(struct dcbm_chan *c);
 void dcbm_ring(struct dcbm_chan *c);
 void dcbm_poll(struct dcbm_chan *c);
 int dcbm_channels_show(struct seq_file *m, void *unused);

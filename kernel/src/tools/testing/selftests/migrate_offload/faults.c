@@ -24,7 +24,7 @@
 #define MOVES		4
 #define MAX_BAITS	4
 /* So many base pages may share a descriptor: DCBM_RUN_BYTES */
-#define PART_FOLIOS	(65536 / PAGE)
+#define PART_FOLIOS	(131072 / PAGE)
 #define NEW_SEED	0x0102030405060708ULL
 
 struct fault {
