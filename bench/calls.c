@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* The system calls that move memory, one table row each. Pages that the kernel
+/* The calls that move memory, one table row each. Pages that the kernel
  * left behind are no error here: place.c counts where every page ended up.
  */
 #include "migbench.h"
@@ -49,6 +49,8 @@ static const struct call calls[] = {
 	{ .name = "move_pages", .move = by_move_pages },
 	{ .name = "migrate_pages", .move = by_migrate_pages },
 	{ .name = "mbind", .move = by_mbind },
+	{ .name = "damon", .move = damon_move, .prepare = damon_prepare,
+	  .finish = damon_finish },
 };
 
 static const struct call null_call = { .name = "null", .move = by_nothing };

@@ -89,6 +89,8 @@ struct bench;
 struct call {
 	const char *name;
 	int (*move)(struct bench *b, size_t first, size_t count);
+	void (*prepare)(struct bench *b);	/* not timed; may be NULL */
+	void (*finish)(void);
 };
 
 struct bench {
@@ -146,7 +148,13 @@ void pattern_check(struct bench *b);
 
 /* place.c */
 size_t place_count(struct bench *b, unsigned long node);
+bool place_frames(struct bench *b, uint64_t *frame);
 size_t place_wrong_folios(struct bench *b, size_t *first_wrong);
+
+/* damon.c */
+void damon_prepare(struct bench *b);
+int damon_move(struct bench *b, size_t first, size_t count);
+void damon_finish(void);
 
 /* calls.c */
 const struct call *call_find(const struct options *opt);

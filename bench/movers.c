@@ -87,6 +87,8 @@ void movers_run(struct bench *b, struct run *run)
 
 	if (sched_getaffinity(0, sizeof(home), &home))
 		die(EXIT_CANNOT_RUN, "sched_getaffinity: %s", strerror(errno));
+	if (b->call->prepare)
+		b->call->prepare(b);
 	pthread_barrier_init(&start, NULL, (unsigned int)threads);
 	for (i = 0; i < threads; i++) {
 		struct mover *m = &movers[i];
@@ -104,6 +106,8 @@ void movers_run(struct bench *b, struct run *run)
 		pthread_join(movers[i].thread, NULL);
 	if (b->cpus && sched_setaffinity(0, sizeof(home), &home))
 		die(EXIT_CANNOT_RUN, "sched_setaffinity: %s", strerror(errno));
+	if (b->call->finish)
+		b->call->finish();
 	*run = (struct run){ 0 };
 	sum_up(b, movers, run);
 	pthread_barrier_destroy(&start);

@@ -26,9 +26,9 @@ struct row {
 #define FOLIO_SIZES "4K|16K|32K|64K|128K|256K|512K|1M|2M"
 
 static const struct row rows[] = {
-	{ "call", CHOICE, AT(call), "move_pages|migrate_pages|mbind", 0, 0,
+	{ "call", CHOICE, AT(call), "move_pages|migrate_pages|mbind|damon", 0, 0,
 	  "move_pages", "mbind",
-	  "system call that moves (migrate_pages: the whole process)" },
+	  "who moves (migrate_pages: the whole process; damon: a thread of the kernel)" },
 	{ "folio", FOLIO, AT(folio_bytes), FOLIO_SIZES, 0, 0, "4K", "64K",
 	  "folio size, KiB (K) or MiB (M); set up as root, confirmed by the kernel" },
 	{ "memory", CHOICE, AT(memory), "anon|shared|file", 0, 0, "anon", "shared",
@@ -90,7 +90,8 @@ static void help(void)
 	     "Each run: new memory is filled on --from; between two clock reads it is moved to\n"
 	     "--to; then every byte, and the node and folio size of every page, are checked.\n"
 	     "Only --from to --to is measured: swap them for the other direction. move_pages\n"
-	     "gets one address per folio. Figures are medians over the timed runs. GB is 10^9\n"
+	     "gets one address per folio. damon begins a millisecond after it was told to, and its\n"
+	     "CPU time is not counted. Figures are medians over the timed runs. GB is 10^9\n"
 	     "bytes; K, M, G are powers of 1024.\n"
 	     "\n"
 	     "As root, folio sizes that are off are enabled (larger ones disabled) under\n"
@@ -228,10 +229,10 @@ static void validate(const struct options *opt)
 		    opt->from);
 	if (opt->null && opt->latency)
 		die(EXIT_BAD_USAGE, "--latency: cannot go with --null, which moves nothing");
-	if (!strcmp(opt->call, "migrate_pages") && (opt->threads > 1 || opt->per_call))
-		die(EXIT_BAD_USAGE,
-		    "--call migrate_pages: moves a whole process, so leave out --%s",
-		    opt->per_call ? "per-call" : "threads");
+	if ((!strcmp(opt->call, "migrate_pages") || !strcmp(opt->call, "damon")) &&
+	    (opt->threads > 1 || opt->per_call))
+		die(EXIT_BAD_USAGE, "--call %s: moves all at once, so leave out --%s",
+		    opt->call, opt->per_call ? "per-call" : "threads");
 }
 
 void options_parse(struct options *opt, int argc, char **argv)

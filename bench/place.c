@@ -67,6 +67,23 @@ static bool folio_is_right(int map_fd, int flags_fd, const char *addr, size_t pa
 	return !next || !(flags[pages] & COMPOUND_TAIL);
 }
 
+/* The first frame of each folio. Return: false if the kernel does not tell. */
+bool place_frames(struct bench *b, uint64_t *frame)
+{
+	int fd = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
+	bool told = fd >= 0;
+	size_t i;
+
+	for (i = 0; told && i < b->mem.folios; i++) {
+		told = read_words(fd, (uintptr_t)b->mem.addr[i] / PAGE_BYTES, &frame[i], 1);
+		frame[i] &= PFN_MASK;
+		told = told && frame[i];
+	}
+	if (fd >= 0)
+		close(fd);
+	return told;
+}
+
 /*
  * How many folios have not the size asked for. Frame numbers are root's to see:
  * without them nothing is known, and mem.confirmed stays false.

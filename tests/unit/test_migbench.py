@@ -74,6 +74,8 @@ def test_help_gives_every_option_with_default_and_example(sanitized: Path) -> No
         (["--null", "--latency"], "--latency: cannot go with --null"),
         (["--call", "migrate_pages", "--per-call", "1"], "leave out --per-call"),
         (["--call", "migrate_pages", "--threads", "2"], "leave out --threads"),
+        (["--call", "damon", "--per-call", "1"], "leave out --per-call"),
+        (["--call", "damon", "--threads", "2"], "leave out --threads"),
         (["--null", "--cpus", "9999"], "--cpus 9999: must be CPUs"),
         (["--null", "--json", "/nowhere/x"], "--json /nowhere/x: No such file"),
         (["--null", "--memory", "file", "--file", "/nowhere/x"], "--file /nowhere/x: No such"),

@@ -35,6 +35,14 @@ def test_nothing_active_costs_nothing() -> None:
     assert all(each.passed for each in idle), idle
 
 
+def test_damon_moves_every_byte() -> None:
+    """The caller that is no system call; on one CPU, whose cache of the LRU lists migbench drains."""
+    plan = bench.Plan(folios=("4K",), engines=("vanilla", "none"), size=SIZE, runs=1, call="damon")
+    measured = bench.measure(plan, machine.get("icount"))
+    assert [row.engine for row in measured.rows] == ["vanilla", "none"]
+    assert all(row.verified_bytes >= bench.parse_size(SIZE) for row in measured.rows)
+
+
 def test_kernel_without_ferry_is_named() -> None:
     """An engine on a vanilla kernel is one clear line."""
     job = vm.Job("use_engine cpu 1", 60.0)

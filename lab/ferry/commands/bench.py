@@ -33,7 +33,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=plan.rounds,
         help="boots of each kernel, in turns, each with so many runs (default: 1)",
     )
-    parser.add_argument("--call", default=plan.call, choices=("move_pages", "migrate_pages", "mbind"))
+    parser.add_argument(
+        "--call", default=plan.call, choices=("move_pages", "migrate_pages", "mbind", "damon")
+    )
     parser.add_argument("--memory", default=plan.memory, choices=("anon", "shared", "file"))
     parser.add_argument("--from", dest="source", type=int, default=0, metavar="NODE", help="default: 0")
     parser.add_argument("--to", dest="target", type=int, default=1, metavar="NODE", help="default: 1")

@@ -162,8 +162,12 @@ bool lru_quiet_insist(struct lru_quiet *quiet);
 bool lru_quiet_suspects(const struct lru_quiet *quiet, struct folio *folio);
 void lru_quiet_end(struct lru_quiet *quiet);
 
-int migrate_to_node_bulk(struct list_head *folios, int node);
-bool migrate_stock_is(new_folio_t get_new_folio);
+int migrate_pages_stocked(struct list_head *folios, new_folio_t get_new_folio,
+			  struct migration_target_control *mtc,
+			  enum migrate_mode mode, enum migrate_reason reason,
+			  unsigned int *nr_succeeded);
+struct migration_target_control *
+migrate_stock_target(new_folio_t get_new_folio, unsigned long private);
 int do_pages_move(struct mm_struct *mm, nodemask_t task_nodes,
 		  unsigned long nr_pages, const void __user * __user *pages,
 		  const int __user *nodes, int __user *status, int flags);
@@ -271,22 +275,21 @@ static inline void lru_quiet_end(struct lru_quiet *quiet)
 		lru_cache_enable();
 }
 
-static inline int migrate_to_node_bulk(struct list_head *folios, int node)
+static inline int migrate_pages_stocked(struct list_head *folios,
+					new_folio_t get_new_folio,
+					struct migration_target_control *mtc,
+					enum migrate_mode mode,
+					enum migrate_reason reason,
+					unsigned int *nr_succeeded)
 {
-	struct migration_target_control mtc = {
-		.nid = node,
-		.gfp_mask = GFP_HIGHUSER_MOVABLE | __GFP_THISNODE,
-		.reason = MR_SYSCALL,
-	};
-
-	return migrate_pages(folios, alloc_migration_target, NULL,
-			     (unsigned long)&mtc, MIGRATE_SYNC, MR_SYSCALL,
-			     NULL);
+	return migrate_pages(folios, get_new_folio, NULL, (unsigned long)mtc,
+			     mode, reason, nr_succeeded);
 }
 
-static inline bool migrate_stock_is(new_folio_t get_new_folio)
+static inline struct migration_target_control *
+migrate_stock_target(new_folio_t get_new_folio, unsigned long private)
 {
-	return false;
+	return NULL;
 }
 
 struct migrate_sources {
@@ -314,5 +317,18 @@ static inline bool migrate_folio_done_bulk(struct migrate_sources *sources,
 }
 
 #endif /* CONFIG_MIGRATE_BULK */
+
+/* Migrate isolated folios of a system call. Return: as migrate_pages(). */
+static inline int migrate_to_node_bulk(struct list_head *folios, int node)
+{
+	struct migration_target_control mtc = {
+		.nid = node,
+		.gfp_mask = GFP_HIGHUSER_MOVABLE | __GFP_THISNODE,
+		.reason = MR_SYSCALL,
+	};
+
+	return migrate_pages_stocked(folios, alloc_migration_target, &mtc,
+				     MIGRATE_SYNC, MR_SYSCALL, NULL);
+}
 
 #endif /* _MM_MIGRATE_BULK_H */

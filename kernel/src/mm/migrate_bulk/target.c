@@ -13,9 +13,11 @@
 /* As many as the page allocator hands from its lists to a CPU at once */
 #define STOCK_PAGES	64
 
-/* Small folios of one node that are allocated before they are asked for */
+/* Small folios of the target node, allocated before they are asked for */
 struct stock {
-	struct migration_target_control mtc;	/* first, see migrate_stock_is() */
+	new_folio_t *get_new_folio;	/* for all others */
+	struct migration_target_control *mtc;
+	gfp_t gfp_mask;
 	struct list_head pages;
 	unsigned long expected;	/* how many will yet be asked for, at most */
 };
@@ -23,16 +25,18 @@ struct stock {
 static void stock_refill(struct stock *stock)
 {
 	unsigned long nr = min(stock->expected, STOCK_PAGES);
-	gfp_t gfp = stock->mtc.gfp_mask;
+	gfp_t gfp = stock->gfp_mask;
 
-	if (stock->mtc.nowait)
+	if (stock->mtc->nowait)
 		gfp = (gfp & ~__GFP_DIRECT_RECLAIM) | __GFP_NOWARN |
 		      __GFP_NOMEMALLOC;
 	if (nr > 1)
-		nr = __alloc_pages_bulk(gfp, stock->mtc.nid,
-					stock->mtc.nmask, nr, &stock->pages,
-					NULL);
+		nr = __alloc_pages_bulk(gfp, stock->mtc->nid, NULL, nr,
+					&stock->pages, NULL);
 	stock->expected -= nr;
+	/* The node is full: so it will be for the others */
+	if (!nr && !stock->mtc->nowait)
+		stock->expected = 0;
 }
 
 /* Taken from the end, which is filled first: frames rise as Linux has them */
@@ -42,26 +46,30 @@ static struct folio *stock_take(struct folio *src, unsigned long private)
 	struct page *page;
 
 	if (folio_test_large(src))
-		return alloc_migration_target(src, (unsigned long)&stock->mtc);
+		return stock->get_new_folio(src, (unsigned long)stock->mtc);
 	if (list_empty(&stock->pages))
 		stock_refill(stock);
 	if (list_empty(&stock->pages))
-		return alloc_migration_target(src, (unsigned long)&stock->mtc);
+		return stock->get_new_folio(src, (unsigned long)stock->mtc);
 	page = list_last_entry(&stock->pages, struct page, lru);
 	list_del(&page->lru);
 	return page_folio(page);
 }
 
 /**
- * migrate_stock_is() - see migration_target_of()
+ * migrate_stock_target() - see migration_target_of()
  * @get_new_folio: as in migrate_pages()
+ * @private: as in migrate_pages()
  *
- * Return: true if it takes from a stock, which begins with a struct
- * migration_target_control.
+ * Return: what the caller of migrate_pages_stocked() allocates by, or NULL if
+ * it is somebody else.
  */
-bool migrate_stock_is(new_folio_t get_new_folio)
+struct migration_target_control *
+migrate_stock_target(new_folio_t get_new_folio, unsigned long private)
 {
-	return get_new_folio == stock_take;
+	if (get_new_folio != stock_take)
+		return NULL;
+	return ((struct stock *)private)->mtc;
 }
 
 static unsigned long count_small(struct list_head *folios)
@@ -75,27 +83,33 @@ static unsigned long count_small(struct list_head *folios)
 }
 
 /**
- * migrate_to_node_bulk() - migrate folios of a system call to one node
+ * migrate_pages_stocked() - migrate folios, and allocate small ones in bulk
  * @folios: isolated folios; those that could not be moved remain
- * @node: where to
+ * @get_new_folio: alloc_migration_target(), or what begins with it on the node
+ *	of @mtc alone and can be told not to wait by it
+ * @mtc: one node, and a mask that says whether the folios are movable
+ * @mode: as in migrate_pages()
+ * @reason: as in migrate_pages()
+ * @nr_succeeded: as in migrate_pages()
  *
  * Return: as migrate_pages().
  */
-int migrate_to_node_bulk(struct list_head *folios, int node)
+int migrate_pages_stocked(struct list_head *folios, new_folio_t get_new_folio,
+			  struct migration_target_control *mtc,
+			  enum migrate_mode mode, enum migrate_reason reason,
+			  unsigned int *nr_succeeded)
 {
 	struct stock stock = {
-		.mtc = {
-			.nid = node,
-			.gfp_mask = GFP_HIGHUSER_MOVABLE | __GFP_THISNODE,
-			.reason = MR_SYSCALL,
-		},
+		.get_new_folio = get_new_folio,
+		.mtc = mtc,
+		.gfp_mask = mtc->gfp_mask | __GFP_THISNODE,
 		.pages = LIST_HEAD_INIT(stock.pages),
 		.expected = count_small(folios),
 	};
 	int err;
 
 	err = migrate_pages(folios, stock_take, NULL, (unsigned long)&stock,
-			    MIGRATE_SYNC, MR_SYSCALL, NULL);
+			    mode, reason, nr_succeeded);
 	put_pages_list(&stock.pages);
 	return err;
 }
