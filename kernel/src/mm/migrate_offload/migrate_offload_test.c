@@ -34,11 +34,13 @@
 #define ENGINE_NAME	"kunit"
 #define ENGINE_ROOM	2
 #define ENGINE_FINE	4
+#define CREEP_CHUNK	2	/* half of the least quota */
 
 enum fault {
 	FAULT_NONE,		/* copy at once */
 	FAULT_REVERSE,		/* copy at flush(), the last one first */
 	FAULT_SLOW,		/* copy 50 ms after flush() */
+	FAULT_CREEP,		/* the same with one copy only, the oldest */
 	FAULT_IDLE,		/* copy only in help() */
 	FAULT_BUSY,		/* refuse */
 	FAULT_FULL,		/* as slow, with room for ENGINE_ROOM folios */
@@ -76,6 +78,9 @@ struct engine {
 	unsigned int nr_early;
 	unsigned int nr_early_moved;	/* when the slow work began */
 	unsigned int nr_early_inflight;	/* the same */
+	DECLARE_BITMAP(given, NR_FOLIOS);
+	unsigned int nr_crept;
+	unsigned int nr_beside;		/* folios of others while it creeps */
 };
 
 struct fixture {
@@ -138,6 +143,38 @@ static bool has_moved(struct fixture *fx, pgoff_t index)
 	return moved;
 }
 
+/* Folios on their way that this engine was not given */
+static unsigned int nr_of_others(struct fixture *fx)
+{
+	unsigned int i, nr = 0;
+
+	for (i = 0; i < NR_FOLIOS; i++)
+		nr += !test_bit(i, fx->engine.given) && !has_moved(fx, i) &&
+		      folio_test_locked(fx->before[i]);
+	return nr;
+}
+
+static void engine_creep(struct work_struct *work)
+{
+	struct engine *e = container_of(work, struct engine, work.work);
+	struct migrate_copy *copy;
+
+	/* The first chunk is done: whoever comes next has been chosen */
+	if (e->nr_crept >= CREEP_CHUNK)
+		e->nr_beside +=
+			nr_of_others(container_of(e, struct fixture, engine));
+	spin_lock(&e->lock);
+	copy = list_first_entry_or_null(&e->queue, struct migrate_copy, node);
+	if (copy)
+		list_del(&copy->node);
+	spin_unlock(&e->lock);
+	if (!copy)
+		return;
+	e->nr_crept++;
+	engine_copy(e, copy);
+	schedule_delayed_work(&e->work, msecs_to_jiffies(50));
+}
+
 static void engine_work(struct work_struct *work)
 {
 	struct engine *e = container_of(work, struct engine, work.work);
@@ -196,12 +233,14 @@ static int engine_submit(struct migrator *m, struct migrate_copy *copy)
 	}
 	if (!e->nr_submitted++)
 		e->src0 = copy->src;
+	set_bit(copy->src->index, e->given);
 	atomic_inc(&e->nr_inflight);
 	e->max_inflight = max_t(unsigned int, e->max_inflight,
 				atomic_read(&e->nr_inflight));
 	switch (e->fault) {
 	case FAULT_REVERSE:
 	case FAULT_SLOW:
+	case FAULT_CREEP:
 	case FAULT_FULL:
 	case FAULT_IDLE:
 		engine_push(e, copy);
@@ -276,7 +315,7 @@ static bool engine_flush(struct migrator *m)
 	if (e->fault == FAULT_REVERSE)
 		engine_drain(e);
 	else if (e->fault == FAULT_SLOW || e->fault == FAULT_FULL ||
-		 e->fault == FAULT_HALF_SLOW)
+		 e->fault == FAULT_HALF_SLOW || e->fault == FAULT_CREEP)
 		schedule_delayed_work(&e->work, msecs_to_jiffies(50));
 	return e->fault != FAULT_IDLE;
 }
@@ -553,14 +592,49 @@ static void more_is_unmapped_if_it_fits_the_target(struct kunit *test)
 			small().chunk_pages);
 }
 
+static unsigned long dear_flushes(const struct migrate_offload_state *state,
+				  unsigned long floor, u64 unmap_ns,
+				  u64 flush_ns)
+{
+	return 4 * small().chunk_pages;
+}
+
+/* The target cannot be met: then there are at least not many flushes */
+static void more_is_unmapped_if_flushes_are_dear(struct kunit *test)
+{
+	kunit_activate_static_stub(test, migrate_offload_floor, dear_flushes);
+	KUNIT_EXPECT_EQ(test, most_for_target(test, 1),
+			4 * small().chunk_pages);
+}
+
+static void floor_follows_the_cost_of_flushes(struct kunit *test)
+{
+	struct migrate_offload_state state = { .chunk_pages = 512 };
+
+	KUNIT_EXPECT_EQ(test, migrate_offload_floor(&state, 0, 8, 2), 128);
+	/* A flush that takes longer than all that it is for */
+	KUNIT_EXPECT_EQ(test, migrate_offload_floor(&state, 128, 8, 9), 256);
+	KUNIT_EXPECT_EQ(test, migrate_offload_floor(&state, 256, 8, 9), 512);
+	KUNIT_EXPECT_EQ(test, migrate_offload_floor(&state, 512, 8, 9), 512);
+	/* Neither dear nor cheap */
+	KUNIT_EXPECT_EQ(test, migrate_offload_floor(&state, 256, 8, 8), 256);
+	KUNIT_EXPECT_EQ(test, migrate_offload_floor(&state, 256, 8, 2), 256);
+	KUNIT_EXPECT_EQ(test, migrate_offload_floor(&state, 512, 8, 1), 256);
+	KUNIT_EXPECT_EQ(test, migrate_offload_floor(&state, 128, 8, 1), 128);
+	/* There are as many flushes as chunks, so more does not help */
+	state.chunk_pages = 16;
+	KUNIT_EXPECT_EQ(test, migrate_offload_floor(&state, 16, 8, 9), 16);
+}
+
 /* Settled, if each chunk takes as long as what is unmapped takes the engine */
 static unsigned long settled_quota(const struct migrate_offload_state *state,
 				   unsigned long quota, u64 ns_per_page)
 {
+	unsigned long floor = migrate_offload_first_quota(state);
 	unsigned int i;
 
 	for (i = 0; i < 40; i++)
-		quota = migrate_offload_quota(state, quota, quota,
+		quota = migrate_offload_quota(state, quota, floor, quota,
 					      quota * ns_per_page);
 	return quota;
 }
@@ -581,17 +655,21 @@ static void quota_is_what_the_engine_does_in_time(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, settled_quota(&state, 1024, 100000), 128);
 	KUNIT_EXPECT_EQ(test, migrate_offload_first_quota(&state), 128);
 	/* What is known first counts in whole */
-	KUNIT_EXPECT_EQ(test, migrate_offload_quota(&state, 0, 128, 128000),
-			500);
+	KUNIT_EXPECT_EQ(test, migrate_offload_quota(&state, 0, 128, 128,
+						    128000), 500);
+	/* And never less than is worth a flush */
+	KUNIT_EXPECT_EQ(test, migrate_offload_quota(&state, 0, 512, 128,
+						    128000), 512);
 	state.chunk_pages = 4;
 	KUNIT_EXPECT_EQ(test, settled_quota(&state, 1024, 100000), 5);
 	KUNIT_EXPECT_EQ(test, settled_quota(&state, 1024, 1000000), 4);
 	/* Once interrupted for a second it loses a half */
-	KUNIT_EXPECT_EQ(test, migrate_offload_quota(&state, 250, 250,
+	KUNIT_EXPECT_EQ(test, migrate_offload_quota(&state, 250, 4, 250,
 						    NSEC_PER_SEC), 125);
 	/* No time at all, or a clock that went back */
-	KUNIT_EXPECT_EQ(test, migrate_offload_quota(&state, 250, 250, 0), 1024);
-	KUNIT_EXPECT_EQ(test, migrate_offload_quota(&state, 250, 250, -1ULL),
+	KUNIT_EXPECT_EQ(test, migrate_offload_quota(&state, 250, 4, 250, 0),
+			1024);
+	KUNIT_EXPECT_EQ(test, migrate_offload_quota(&state, 250, 4, 250, -1ULL),
 			125);
 	/* A window that was chosen is what it is */
 	state.target_us = 0;
@@ -796,6 +874,24 @@ static void slow_engine_gets_little(struct kunit *test)
 
 	KUNIT_EXPECT_GE(test, given, 1);
 	KUNIT_EXPECT_LE(test, given, NR_FOLIOS / 2);
+}
+
+/* Who comes next has nothing unmapped while copies of the other go on */
+static void turn_begins_with_an_empty_window(struct kunit *test)
+{
+	struct migrate_offload_settings s = small();
+	struct fixture *fx = test->priv;
+
+	kunit_activate_static_stub(test, migrate_offload_target_of, target_of);
+	fx->engine.m.help = NULL;
+	fx->engine.work.work.func = engine_creep;
+	prepare(test, FAULT_CREEP);
+	s.window_pages = 0;
+	KUNIT_ASSERT_EQ(test, 0, apply(s));
+	expect_all_moved(test);
+	/* Two chunks were on their way */
+	KUNIT_EXPECT_EQ(test, fx->engine.nr_crept, 2 * CREEP_CHUNK);
+	KUNIT_EXPECT_EQ(test, fx->engine.nr_beside, 0);
 }
 
 /* Its help() takes time that is not known to be lost */
@@ -1586,6 +1682,8 @@ static struct kunit_case migrate_offload_cases[] = {
 	KUNIT_CASE(no_more_is_unmapped_than_fits_the_target),
 	KUNIT_CASE(more_is_unmapped_if_it_fits_the_target),
 	KUNIT_CASE(quota_is_what_the_engine_does_in_time),
+	KUNIT_CASE(more_is_unmapped_if_flushes_are_dear),
+	KUNIT_CASE(floor_follows_the_cost_of_flushes),
 	KUNIT_CASE(dearer_engine_leaves_copies_to_the_cpu),
 	KUNIT_CASE(dearer_one_is_tried_again),
 	KUNIT_CASE(one_bad_turn_says_little),
@@ -1595,6 +1693,7 @@ static struct kunit_case migrate_offload_cases[] = {
 	KUNIT_CASE(bad_engine_has_a_short_turn),
 	KUNIT_CASE(engine_that_needs_help_has_no_rival),
 	KUNIT_CASE(slow_engine_gets_little),
+	KUNIT_CASE(turn_begins_with_an_empty_window),
 	KUNIT_CASE(slow_engine_gets_all_if_told_to),
 	KUNIT_CASE(no_more_than_a_chunk_waits_for_the_caller),
 	KUNIT_CASE(busy_engine_falls_back_to_cpu),

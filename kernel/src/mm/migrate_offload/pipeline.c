@@ -65,6 +65,7 @@
  * @head: number of the oldest chunk in flight
  * @tail: number of the next chunk to fill; @tail - @head are in flight
  * @quota: how many pages may be unmapped
+ * @floor: of the quota, for the sake of TLB flushes
  * @unmapped_pages: now
  * @busy_pages: dealt with since others could run
  * @turn: who copies now
@@ -93,6 +94,7 @@ struct migrate_pipeline {
 	unsigned int head;
 	unsigned int tail;
 	unsigned long quota;
+	unsigned long floor;
 	unsigned long unmapped_pages;
 	unsigned long busy_pages;
 	struct migrate_turn turn;
@@ -519,7 +521,8 @@ static bool pipeline_take_turn(struct migrate_pipeline *p)
 			return false;
 		p->engine_idle = turn->next->copies_by_cpu;
 		/* What is right for the one may be far too much for the other */
-		p->quota = migrate_offload_first_quota(p->state);
+		p->quota = max(migrate_offload_first_quota(p->state),
+			       p->floor);
 	}
 	*turn = (struct migrate_turn) { .m = turn->next, .order = order };
 	return true;
@@ -535,7 +538,7 @@ static void pipeline_close_chunk(struct migrate_pipeline *p,
 	migrate_offload_settle(&p->call);
 	pipeline_count_turn(p, chunk);
 	p->quota = migrate_offload_quota(p->state, p->head ? p->quota : 0,
-					 chunk->window_pages,
+					 p->floor, chunk->window_pages,
 					 ktime_get_ns() - chunk->start_ns);
 	migrate_offload_count(STAT_FOLIOS, chunk->copied_folios);
 	migrate_offload_count(STAT_BYTES, bytes);
@@ -709,13 +712,16 @@ static void pipeline_submit_chunk(struct migrate_pipeline *p)
 	struct migrate_chunk *chunk = pipeline_chunk(p, p->tail);
 	struct migrate_slot *slot, *end = chunk->slots + chunk->nr_folios;
 	struct migrator *m = p->turn.m;
+	u64 flush_ns = ktime_get_ns(), start_ns;
 	int nr_refused = 0;
-	u64 start_ns;
 
 	/* Until now other CPUs could write through stale TLB entries */
 	try_to_unmap_flush();
 
 	start_ns = ktime_get_ns();
+	p->floor = migrate_offload_floor(p->state, p->floor,
+					 flush_ns - chunk->start_ns,
+					 start_ns - flush_ns);
 	chunk->m = m;
 	chunk->unfit_pages = 0;
 	atomic_set(&chunk->pending, chunk->nr_folios + 1);

@@ -10,7 +10,10 @@
  *
  * The quota has a floor, and so has the time: an engine that takes longer than
  * the target for whatever it is given would be given less and less for nothing.
+ * The floor rises where TLB flushes are dear, since with a smaller quota there
+ * are more of them: with many CPUs, or if a host does not run all of them.
  */
+#include <kunit/static_stub.h>
 #include <linux/math64.h>
 #include <linux/minmax.h>
 #include <linux/time64.h>
@@ -19,10 +22,36 @@
 
 /* Less is not worth a TLB flush, nor the waking of an engine */
 #define MIN_QUOTA_PAGES	128UL
+/* So many does Linux unmap for one flush */
+#define MAX_FLOOR_PAGES	512UL
 
 static unsigned long least_quota(const struct migrate_offload_state *state)
 {
 	return min(MIN_QUOTA_PAGES, state->chunk_pages);
+}
+
+/**
+ * migrate_offload_floor() - how few pages are not worth a TLB flush
+ * @state: which has the bounds
+ * @floor: what it was so far, in base pages; 0: nothing is known
+ * @unmap_ns: how long it took to unmap a chunk
+ * @flush_ns: and how long the flush that this took
+ *
+ * Return: in base pages; not so many that a chunk cannot have them.
+ */
+unsigned long migrate_offload_floor(const struct migrate_offload_state *state,
+				    unsigned long floor, u64 unmap_ns,
+				    u64 flush_ns)
+{
+	KUNIT_STATIC_STUB_REDIRECT(migrate_offload_floor, state, floor,
+				   unmap_ns, flush_ns);
+
+	if (flush_ns > unmap_ns)
+		floor *= 2;
+	else if (flush_ns < unmap_ns / 4)
+		floor /= 2;
+	return clamp(floor, least_quota(state),
+		     min(MAX_FLOOR_PAGES, state->chunk_pages));
 }
 
 /**
@@ -43,6 +72,7 @@ migrate_offload_first_quota(const struct migrate_offload_state *state)
  * migrate_offload_quota() - learn from a chunk how much may be unmapped
  * @state: which has the target, and the bounds
  * @quota: what was right so far, in base pages; 0: nothing is known
+ * @floor: it is never less
  * @nr_pages: what was unmapped when the chunk's copies were submitted
  * @ns: from when its first folio was unmapped until its last was mapped again
  *
@@ -53,8 +83,8 @@ migrate_offload_first_quota(const struct migrate_offload_state *state)
  * window. One folio that is larger may still be.
  */
 unsigned long migrate_offload_quota(const struct migrate_offload_state *state,
-				    unsigned long quota, unsigned long nr_pages,
-				    u64 ns)
+				    unsigned long quota, unsigned long floor,
+				    unsigned long nr_pages, u64 ns)
 {
 	unsigned long most = state->window_pages;
 	u64 fit;
@@ -67,5 +97,5 @@ unsigned long migrate_offload_quota(const struct migrate_offload_state *state,
 	fit = min(fit, 2 * most);
 	if (quota)
 		fit = (quota + fit) / 2;
-	return clamp(fit, least_quota(state), most);
+	return clamp(fit, floor, most);
 }
