@@ -214,12 +214,13 @@ void migrate_window_free(struct migrate_window *window);
 /* quota.c */
 unsigned long
 migrate_offload_first_quota(const struct migrate_offload_state *state);
-unsigned long migrate_offload_floor(const struct migrate_offload_state *state,
-				    unsigned long floor, u64 unmap_ns,
-				    u64 flush_ns);
+unsigned long
+migrate_offload_flush_pages(const struct migrate_offload_state *state,
+			    unsigned long nr_pages, unsigned long wanted,
+			    u64 unmap_ns, u64 flush_ns);
 unsigned long migrate_offload_quota(const struct migrate_offload_state *state,
-				    unsigned long quota, unsigned long floor,
-				    unsigned long nr_pages, u64 ns);
+				    unsigned long quota, unsigned long nr_pages,
+				    unsigned long flush_pages, u64 ns);
 
 /* choice.c */
 struct migrator *migrate_offload_choose(struct migrate_offload_state *state,

@@ -7,6 +7,7 @@
  * that the hardware reports. See tools/testing/selftests/migrate_offload.
  */
 #include <kunit/static_stub.h>
+#include <kunit/test-bug.h>
 #include <kunit/test.h>
 #include <linux/completion.h>
 #include <linux/delay.h>
@@ -91,6 +92,7 @@ struct fixture {
 	struct list_head list;
 	unsigned int nr_new;
 	unsigned int nr_locked;		/* sources, when memory was waited for */
+	unsigned int nr_flushes;
 	struct migration_target_control target;
 	bool all_waits;			/* there is no memory without a wait */
 	struct folio *no_memory;	/* src that gets no memory at first */
@@ -593,48 +595,64 @@ static void more_is_unmapped_if_it_fits_the_target(struct kunit *test)
 }
 
 static unsigned long dear_flushes(const struct migrate_offload_state *state,
-				  unsigned long floor, u64 unmap_ns,
-				  u64 flush_ns)
+				  unsigned long nr_pages, unsigned long wanted,
+				  u64 unmap_ns, u64 flush_ns)
 {
+	struct fixture *fx = kunit_get_current_test()->priv;
+
+	fx->nr_flushes++;
 	return 4 * small().chunk_pages;
 }
 
 /* The target cannot be met: then there are at least not many flushes */
-static void more_is_unmapped_if_flushes_are_dear(struct kunit *test)
+static void chunks_share_a_flush_if_it_is_dear(struct kunit *test)
 {
-	kunit_activate_static_stub(test, migrate_offload_floor, dear_flushes);
+	struct fixture *fx = test->priv;
+
+	kunit_activate_static_stub(test, migrate_offload_target_of, target_of);
+	kunit_activate_static_stub(test, migrate_offload_flush_pages,
+				   dear_flushes);
 	KUNIT_EXPECT_EQ(test, most_for_target(test, 1),
 			4 * small().chunk_pages);
+	/* The first is not known to be */
+	KUNIT_EXPECT_GE(test, fx->nr_flushes, 1 + NR_FOLIOS / 16);
+	KUNIT_EXPECT_LE(test, fx->nr_flushes, 2 + NR_FOLIOS / 16);
 }
 
-static void floor_follows_the_cost_of_flushes(struct kunit *test)
+static void dear_flushes_are_for_many_pages(struct kunit *test)
 {
-	struct migrate_offload_state state = { .chunk_pages = 512 };
+	struct migrate_offload_state state = {
+		.target_us = 500, .chunk_pages = 128, .window_pages = 1024,
+	};
 
-	KUNIT_EXPECT_EQ(test, migrate_offload_floor(&state, 0, 8, 2), 128);
-	/* A flush that takes longer than all that it is for */
-	KUNIT_EXPECT_EQ(test, migrate_offload_floor(&state, 128, 8, 9), 256);
-	KUNIT_EXPECT_EQ(test, migrate_offload_floor(&state, 256, 8, 9), 512);
-	KUNIT_EXPECT_EQ(test, migrate_offload_floor(&state, 512, 8, 9), 512);
+#define expect_flush_pages(_nr, _wanted, _unmap_ns, _flush_ns, _pages)	\
+	KUNIT_EXPECT_EQ(test, migrate_offload_flush_pages(&state, _nr,	\
+				_wanted, _unmap_ns, _flush_ns), _pages)
+
+	expect_flush_pages(64, 0, 8, 8, 0);
+	/* It takes longer than all that it is for */
+	expect_flush_pages(64, 0, 8, 9, 128);
+	expect_flush_pages(128, 128, 8, 9, 256);
+	expect_flush_pages(512, 512, 8, 9, 512);
 	/* Neither dear nor cheap */
-	KUNIT_EXPECT_EQ(test, migrate_offload_floor(&state, 256, 8, 8), 256);
-	KUNIT_EXPECT_EQ(test, migrate_offload_floor(&state, 256, 8, 2), 256);
-	KUNIT_EXPECT_EQ(test, migrate_offload_floor(&state, 512, 8, 1), 256);
-	KUNIT_EXPECT_EQ(test, migrate_offload_floor(&state, 128, 8, 1), 128);
-	/* There are as many flushes as chunks, so more does not help */
-	state.chunk_pages = 16;
-	KUNIT_EXPECT_EQ(test, migrate_offload_floor(&state, 16, 8, 9), 16);
+	expect_flush_pages(512, 512, 8, 8, 512);
+	expect_flush_pages(512, 512, 8, 2, 512);
+	expect_flush_pages(512, 512, 8, 1, 256);
+	expect_flush_pages(128, 128, 8, 1, 0);
+	state.window_pages = 200;
+	expect_flush_pages(128, 128, 8, 9, 200);
+	state.target_us = 0;
+	expect_flush_pages(128, 128, 8, 9, 0);
 }
 
 /* Settled, if each chunk takes as long as what is unmapped takes the engine */
 static unsigned long settled_quota(const struct migrate_offload_state *state,
 				   unsigned long quota, u64 ns_per_page)
 {
-	unsigned long floor = migrate_offload_first_quota(state);
 	unsigned int i;
 
 	for (i = 0; i < 40; i++)
-		quota = migrate_offload_quota(state, quota, floor, quota,
+		quota = migrate_offload_quota(state, quota, quota, 0,
 					      quota * ns_per_page);
 	return quota;
 }
@@ -655,21 +673,21 @@ static void quota_is_what_the_engine_does_in_time(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, settled_quota(&state, 1024, 100000), 128);
 	KUNIT_EXPECT_EQ(test, migrate_offload_first_quota(&state), 128);
 	/* What is known first counts in whole */
-	KUNIT_EXPECT_EQ(test, migrate_offload_quota(&state, 0, 128, 128,
+	KUNIT_EXPECT_EQ(test, migrate_offload_quota(&state, 0, 128, 0,
 						    128000), 500);
-	/* And never less than is worth a flush */
-	KUNIT_EXPECT_EQ(test, migrate_offload_quota(&state, 0, 512, 128,
+	/* And never less than should share a flush */
+	KUNIT_EXPECT_EQ(test, migrate_offload_quota(&state, 0, 128, 512,
 						    128000), 512);
 	state.chunk_pages = 4;
 	KUNIT_EXPECT_EQ(test, settled_quota(&state, 1024, 100000), 5);
 	KUNIT_EXPECT_EQ(test, settled_quota(&state, 1024, 1000000), 4);
 	/* Once interrupted for a second it loses a half */
-	KUNIT_EXPECT_EQ(test, migrate_offload_quota(&state, 250, 4, 250,
+	KUNIT_EXPECT_EQ(test, migrate_offload_quota(&state, 250, 250, 0,
 						    NSEC_PER_SEC), 125);
 	/* No time at all, or a clock that went back */
-	KUNIT_EXPECT_EQ(test, migrate_offload_quota(&state, 250, 4, 250, 0),
+	KUNIT_EXPECT_EQ(test, migrate_offload_quota(&state, 250, 250, 0, 0),
 			1024);
-	KUNIT_EXPECT_EQ(test, migrate_offload_quota(&state, 250, 4, 250, -1ULL),
+	KUNIT_EXPECT_EQ(test, migrate_offload_quota(&state, 250, 250, 0, -1ULL),
 			125);
 	/* A window that was chosen is what it is */
 	state.target_us = 0;
@@ -1682,8 +1700,8 @@ static struct kunit_case migrate_offload_cases[] = {
 	KUNIT_CASE(no_more_is_unmapped_than_fits_the_target),
 	KUNIT_CASE(more_is_unmapped_if_it_fits_the_target),
 	KUNIT_CASE(quota_is_what_the_engine_does_in_time),
-	KUNIT_CASE(more_is_unmapped_if_flushes_are_dear),
-	KUNIT_CASE(floor_follows_the_cost_of_flushes),
+	KUNIT_CASE(chunks_share_a_flush_if_it_is_dear),
+	KUNIT_CASE(dear_flushes_are_for_many_pages),
 	KUNIT_CASE(dearer_engine_leaves_copies_to_the_cpu),
 	KUNIT_CASE(dearer_one_is_tried_again),
 	KUNIT_CASE(one_bad_turn_says_little),

@@ -7,7 +7,8 @@
  * chunks, and each chunk is in one of three stages:
  *
  *	unmap	lock and unmap its folios, flush the TLB once, submit the copies
- *		of those that may be copied early, and move the others at once;
+ *		of those that may be copied early, and move the others at once.
+ *		Where flushes are dear, several chunks share one;
  *	copy	the migrator works, this task does not wait;
  *	remap	move each folio whose copy has ended to its destination, as Linux
  *		does, less the copy.
@@ -63,9 +64,10 @@
  * @state: the activation that is used; constant during the call
  * @window: the ring of chunks
  * @head: number of the oldest chunk in flight
- * @tail: number of the next chunk to fill; @tail - @head are in flight
+ * @next: number of the next chunk to submit; @next - @head are in flight
+ * @tail: number of the next chunk to fill; @tail - @next wait for a TLB flush
  * @quota: how many pages may be unmapped
- * @floor: of the quota, for the sake of TLB flushes
+ * @flush_pages: and how many should be for one TLB flush
  * @unmapped_pages: now
  * @busy_pages: dealt with since others could run
  * @turn: who copies now
@@ -92,9 +94,10 @@ struct migrate_pipeline {
 	struct migrate_offload_state *state;
 	struct migrate_window *window;
 	unsigned int head;
+	unsigned int next;
 	unsigned int tail;
 	unsigned long quota;
-	unsigned long floor;
+	unsigned long flush_pages;
 	unsigned long unmapped_pages;
 	unsigned long busy_pages;
 	struct migrate_turn turn;
@@ -196,7 +199,7 @@ static unsigned long pipeline_stock_limit(struct migrate_pipeline *p)
 	unsigned long most = max(STOCK_MAX_PAGES, p->state->window_pages);
 
 	if (p->engine_idle || p->target || !p->stock_pages)
-		return pipeline_chunk_pages(p);
+		return max(pipeline_chunk_pages(p), p->flush_pages);
 	return min(p->stock_pages * STOCK_GROWTH, most);
 }
 
@@ -333,8 +336,8 @@ static unsigned int pipeline_unmap_step(struct migrate_pipeline *p,
 	return 0;
 }
 
-/* Fill the next chunk. Return: false if nothing came to be unmapped. */
-static bool pipeline_unmap_chunk(struct migrate_pipeline *p)
+/* Fill the next chunk. Return: how many pages came to be unmapped. */
+static unsigned long pipeline_unmap_chunk(struct migrate_pipeline *p)
 {
 	struct migrate_chunk *chunk = pipeline_chunk(p, p->tail);
 	struct migrate_slot *slot = chunk->slots, *end;
@@ -355,7 +358,8 @@ static bool pipeline_unmap_chunk(struct migrate_pipeline *p)
 	chunk->copied_pages = 0;
 	chunk->nr_folios = slot - chunk->slots;
 	chunk->unmoved = chunk->slots;
-	return chunk->nr_folios;
+	p->tail += !!pages;
+	return pages;
 }
 
 /* --- remap --- */
@@ -522,7 +526,7 @@ static bool pipeline_take_turn(struct migrate_pipeline *p)
 		p->engine_idle = turn->next->copies_by_cpu;
 		/* What is right for the one may be far too much for the other */
 		p->quota = max(migrate_offload_first_quota(p->state),
-			       p->floor);
+			       p->flush_pages);
 	}
 	*turn = (struct migrate_turn) { .m = turn->next, .order = order };
 	return true;
@@ -538,7 +542,7 @@ static void pipeline_close_chunk(struct migrate_pipeline *p,
 	migrate_offload_settle(&p->call);
 	pipeline_count_turn(p, chunk);
 	p->quota = migrate_offload_quota(p->state, p->head ? p->quota : 0,
-					 p->floor, chunk->window_pages,
+					 chunk->window_pages, p->flush_pages,
 					 ktime_get_ns() - chunk->start_ns);
 	migrate_offload_count(STAT_FOLIOS, chunk->copied_folios);
 	migrate_offload_count(STAT_BYTES, bytes);
@@ -709,19 +713,13 @@ static void pipeline_move_refused(struct migrate_pipeline *p,
 
 static void pipeline_submit_chunk(struct migrate_pipeline *p)
 {
-	struct migrate_chunk *chunk = pipeline_chunk(p, p->tail);
+	struct migrate_chunk *chunk = pipeline_chunk(p, p->next);
 	struct migrate_slot *slot, *end = chunk->slots + chunk->nr_folios;
 	struct migrator *m = p->turn.m;
-	u64 flush_ns = ktime_get_ns(), start_ns;
 	int nr_refused = 0;
-
-	/* Until now other CPUs could write through stale TLB entries */
-	try_to_unmap_flush();
+	u64 start_ns;
 
 	start_ns = ktime_get_ns();
-	p->floor = migrate_offload_floor(p->state, p->floor,
-					 flush_ns - chunk->start_ns,
-					 start_ns - flush_ns);
 	chunk->m = m;
 	chunk->unfit_pages = 0;
 	atomic_set(&chunk->pending, chunk->nr_folios + 1);
@@ -734,22 +732,35 @@ static void pipeline_submit_chunk(struct migrate_pipeline *p)
 	chunk->lost_ns = ktime_get_ns() - start_ns;
 	chunk->deadline = jiffies + p->state->deadline;
 	chunk->window_pages = p->unmapped_pages;
-	trace_migrate_offload_submit(m->name, p->tail, chunk->nr_folios,
+	trace_migrate_offload_submit(m->name, p->next, chunk->nr_folios,
 				     chunk->nr_pages, p->unmapped_pages,
 				     p->quota);
 	if (atomic_sub_and_test(nr_refused + 1, &chunk->pending))
 		complete(&chunk->done);
-	p->tail++;
+	p->next++;
 	migrate_offload_count_window(p->unmapped_pages);
 	if (nr_refused)
 		pipeline_move_refused(p, chunk);
+}
+
+/* Until now other CPUs could write to @pages through stale TLB entries */
+static void pipeline_flush(struct migrate_pipeline *p, unsigned long pages)
+{
+	u64 start_ns = pipeline_chunk(p, p->next)->start_ns;
+	u64 flush_ns = ktime_get_ns();
+
+	try_to_unmap_flush();
+	p->flush_pages = migrate_offload_flush_pages(p->state, pages,
+						     p->flush_pages,
+						     flush_ns - start_ns,
+						     ktime_get_ns() - flush_ns);
 }
 
 /* --- the flow --- */
 
 static bool pipeline_can_unmap(struct migrate_pipeline *p)
 {
-	unsigned long least = pipeline_chunk_pages(p) / 2;
+	unsigned long least = 0;
 
 	/* Who unregisters the migrator waits for this window only */
 	p->stop |= pipeline_superseded(p) ||
@@ -760,8 +771,26 @@ static bool pipeline_can_unmap(struct migrate_pipeline *p)
 	if (p->engine_full || p->tail - p->head == p->state->nr_chunks)
 		return false;
 	/* Nor is it worth a flush to fill every gap of the window */
+	if (p->next == p->tail)
+		least = max(pipeline_chunk_pages(p), p->flush_pages) / 2;
 	return pipeline_has_room(p, 0, max(folio_nr_pages(p->next_src), least)) &&
 	       pipeline_take_turn(p);
+}
+
+/* Unmap, flush the TLB, submit: a chunk, or as many as should share a flush */
+static void pipeline_advance(struct migrate_pipeline *p)
+{
+	unsigned long pages = 0, more;
+
+	do {
+		more = pipeline_unmap_chunk(p);
+		pages += more;
+	} while (more && pages < p->flush_pages && pipeline_can_unmap(p));
+	if (!pages)
+		return;
+	pipeline_flush(p, pages);
+	while (p->next != p->tail)
+		pipeline_submit_chunk(p);
 }
 
 /* With folios unmapped only from those who can be asked not to wait, once */
@@ -779,8 +808,7 @@ static void pipeline_flow(struct migrate_pipeline *p)
 	for (;;) {
 		/* Ask once: the answer may change at any time */
 		if (pipeline_can_unmap(p)) {
-			if (pipeline_unmap_chunk(p))
-				pipeline_submit_chunk(p);
+			pipeline_advance(p);
 		} else if (pipeline_can_stock(p) && pipeline_stock(p)) {
 			continue;
 		} else if (!pipeline_is_empty(p)) {

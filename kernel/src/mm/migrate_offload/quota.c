@@ -11,7 +11,8 @@
  * The quota has a floor, and so has the time: an engine that takes longer than
  * the target for whatever it is given would be given less and less for nothing.
  * The floor rises where TLB flushes are dear, since with a smaller quota there
- * are more of them: with many CPUs, or if a host does not run all of them.
+ * are more of them: with many CPUs, or if a host does not run all of them. Then
+ * several chunks share one.
  */
 #include <kunit/static_stub.h>
 #include <linux/math64.h>
@@ -23,7 +24,7 @@
 /* Less is not worth a TLB flush, nor the waking of an engine */
 #define MIN_QUOTA_PAGES	128UL
 /* So many does Linux unmap for one flush */
-#define MAX_FLOOR_PAGES	512UL
+#define MAX_FLUSH_PAGES	512UL
 
 static unsigned long least_quota(const struct migrate_offload_state *state)
 {
@@ -31,27 +32,31 @@ static unsigned long least_quota(const struct migrate_offload_state *state)
 }
 
 /**
- * migrate_offload_floor() - how few pages are not worth a TLB flush
+ * migrate_offload_flush_pages() - how many should be unmapped for one TLB flush
  * @state: which has the bounds
- * @floor: what it was so far, in base pages; 0: nothing is known
- * @unmap_ns: how long it took to unmap a chunk
- * @flush_ns: and how long the flush that this took
+ * @nr_pages: how many were, in base pages
+ * @wanted: how many should have been
+ * @unmap_ns: how long it took to unmap them
+ * @flush_ns: and how long the flush took
  *
- * Return: in base pages; not so many that a chunk cannot have them.
+ * Return: in base pages; 0: as few as there are.
  */
-unsigned long migrate_offload_floor(const struct migrate_offload_state *state,
-				    unsigned long floor, u64 unmap_ns,
-				    u64 flush_ns)
+unsigned long
+migrate_offload_flush_pages(const struct migrate_offload_state *state,
+			    unsigned long nr_pages, unsigned long wanted,
+			    u64 unmap_ns, u64 flush_ns)
 {
-	KUNIT_STATIC_STUB_REDIRECT(migrate_offload_floor, state, floor,
-				   unmap_ns, flush_ns);
+	KUNIT_STATIC_STUB_REDIRECT(migrate_offload_flush_pages, state, nr_pages,
+				   wanted, unmap_ns, flush_ns);
 
+	/* Who has chosen what is a chunk wants to see what comes of it */
+	if (!state->target_us)
+		return 0;
 	if (flush_ns > unmap_ns)
-		floor *= 2;
-	else if (flush_ns < unmap_ns / 4)
-		floor /= 2;
-	return clamp(floor, least_quota(state),
-		     min(MAX_FLOOR_PAGES, state->chunk_pages));
+		return min3(2 * nr_pages, MAX_FLUSH_PAGES, state->window_pages);
+	if (flush_ns < unmap_ns / 4)
+		return wanted > least_quota(state) ? wanted / 2 : 0;
+	return wanted;
 }
 
 /**
@@ -72,8 +77,8 @@ migrate_offload_first_quota(const struct migrate_offload_state *state)
  * migrate_offload_quota() - learn from a chunk how much may be unmapped
  * @state: which has the target, and the bounds
  * @quota: what was right so far, in base pages; 0: nothing is known
- * @floor: it is never less
  * @nr_pages: what was unmapped when the chunk's copies were submitted
+ * @flush_pages: how many should be unmapped for one TLB flush
  * @ns: from when its first folio was unmapped until its last was mapped again
  *
  * What one chunk says counts as much as all before it, since what disturbs a
@@ -83,8 +88,8 @@ migrate_offload_first_quota(const struct migrate_offload_state *state)
  * window. One folio that is larger may still be.
  */
 unsigned long migrate_offload_quota(const struct migrate_offload_state *state,
-				    unsigned long quota, unsigned long floor,
-				    unsigned long nr_pages, u64 ns)
+				    unsigned long quota, unsigned long nr_pages,
+				    unsigned long flush_pages, u64 ns)
 {
 	unsigned long most = state->window_pages;
 	u64 fit;
@@ -97,5 +102,5 @@ unsigned long migrate_offload_quota(const struct migrate_offload_state *state,
 	fit = min(fit, 2 * most);
 	if (quota)
 		fit = (quota + fit) / 2;
-	return clamp(fit, floor, most);
+	return clamp(fit, max(least_quota(state), flush_pages), most);
 }
