@@ -807,15 +807,14 @@ static void pipeline_flow(struct migrate_pipeline *p)
 	p->next_dst = list_first_entry(&p->dsts, struct folio, lru);
 	for (;;) {
 		/* Ask once: the answer may change at any time */
-		if (pipeline_can_unmap(p)) {
+		if (pipeline_can_unmap(p))
 			pipeline_advance(p);
-		} else if (pipeline_can_stock(p) && pipeline_stock(p)) {
+		else if (pipeline_can_stock(p) && pipeline_stock(p))
 			continue;
-		} else if (!pipeline_is_empty(p)) {
+		else if (!pipeline_is_empty(p))
 			pipeline_remap_chunk(p);
-		} else {
+		else
 			break;
-		}
 		/* Make accessible what is ready, or will not be without us */
 		while (!pipeline_is_empty(p) &&
 		       (p->engine_idle ||
