@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 /* The caller that is no system call: DAMON, told that the memory is cold. Only
- * the frames of the memory are shown to it, so it moves nothing else.
+ * the frames of the memory are shown to it, so it moves little else: what they are
+ * used for next.
  */
 #define _GNU_SOURCE
 #include "migbench.h"
 
 #include <errno.h>
 #include <numaif.h>
+#include <sched.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -103,27 +105,41 @@ static void show_memory(struct bench *b)
 
 /*
  * DAMON leaves alone what waits in a CPU's cache to be put on an LRU list, and
- * does not drain caches. This call does first of all, this CPU's.
+ * does not drain caches. This call does first of all, that of the CPU it is on.
  */
-static void drain_cache(void)
+static void drain_caches(void)
 {
 	void *page = mmap(NULL, PAGE_BYTES, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	int err = page == MAP_FAILED, cpu;
+	cpu_set_t home, one;
 
-	if (page == MAP_FAILED || madvise(page, PAGE_BYTES, MADV_COLD) ||
-	    munmap(page, PAGE_BYTES))
-		die(EXIT_CANNOT_RUN, "--call damon: madvise: %s", strerror(errno));
+	err |= sched_getaffinity(0, sizeof(home), &home);
+	for (cpu = 0; !err && cpu < CPU_SETSIZE; cpu++) {
+		if (!CPU_ISSET((size_t)cpu, &home))
+			continue;
+		CPU_ZERO(&one);
+		CPU_SET((size_t)cpu, &one);
+		err = sched_setaffinity(0, sizeof(one), &one) ||
+		      madvise(page, PAGE_BYTES, MADV_COLD);
+	}
+	if (err || sched_setaffinity(0, sizeof(home), &home) || munmap(page, PAGE_BYTES))
+		die(EXIT_CANNOT_RUN, "--call damon: cannot drain the LRU caches: %s",
+		    strerror(errno));
 }
 
 void damon_prepare(struct bench *b)
 {
+	static bool registered;
 	char text[32];
 
-	drain_cache();
+	drain_caches();
 	if (!in_use) {
 		if (!read_text(DAMON "nr_kdamonds", text, sizeof(text)) && *text != '0')
 			die(EXIT_CANNOT_RUN, "--call damon: DAMON is in use; as root, if nobody needs it: echo 0 > "
 			    DAMON "nr_kdamonds");
-		atexit(put_back);
+		if (!registered)
+			atexit(put_back);
+		registered = true;
 	}
 	set("nr_kdamonds", "1");
 	in_use = true;
@@ -169,7 +185,7 @@ int damon_move(struct bench *b, size_t first, size_t count)
 {
 	const struct timespec nap = { .tv_nsec = NAP_NS };
 	size_t step = b->opt.folio_bytes < ASK_BYTES ? ASK_BYTES / b->opt.folio_bytes : 1;
-	size_t left = 0, ask = 1, now, i;
+	size_t left = 0, ask = 1, there = 0, now, i;
 	void **asked = zalloc(count, sizeof(*asked)), **next = asked;
 	uint64_t since;
 
@@ -177,7 +193,14 @@ int damon_move(struct bench *b, size_t first, size_t count)
 		asked[left++] = b->mem.addr[first + (count - i < step ? count : i + step) - 1];
 	since = clock_ns(CLOCK_MONOTONIC);
 	set("0/state", "on");
-	while (left && clock_ns(CLOCK_MONOTONIC) - since < GIVE_UP_NS) {
+	while (left) {
+		if (clock_ns(CLOCK_MONOTONIC) - since >= GIVE_UP_NS) {
+			now = place_count(b, b->opt.to);
+			if (now == there)
+				break;
+			there = now;
+			since = clock_ns(CLOCK_MONOTONIC);
+		}
 		now = arrived(b, next, ask);
 		next += now;
 		left -= now;

@@ -150,7 +150,8 @@ void migrate_add_lru(struct folio_batch *folios)
 /**
  * migrate_claim() - claim a folio for migration
  * @claims: where it is noted; if there is no room, all there are isolated first
- * @folio: the folio, which must not go away meanwhile: its page table is locked
+ * @folio: the folio, which must not go away meanwhile: its page table is locked,
+ *	or it is referenced
  * @list: the list that it will be put on
  *
  * Context: Interrupts are enabled, and no lruvec is locked.

@@ -61,15 +61,18 @@ static struct folio *stock_take(struct folio *src, unsigned long private)
  * @get_new_folio: as in migrate_pages()
  * @private: as in migrate_pages()
  *
- * Return: what the caller of migrate_pages_stocked() allocates by, or NULL if
- * it is somebody else.
+ * Return: what the caller of migrate_pages_stocked() allocates by; NULL if it is
+ * somebody else, or takes other nodes rather than wait.
  */
 struct migration_target_control *
 migrate_stock_target(new_folio_t get_new_folio, unsigned long private)
 {
-	if (get_new_folio != stock_take)
+	struct stock *stock = (struct stock *)private;
+
+	if (get_new_folio != stock_take ||
+	    stock->get_new_folio != alloc_migration_target)
 		return NULL;
-	return ((struct stock *)private)->mtc;
+	return stock->mtc;
 }
 
 static unsigned long count_small(struct list_head *folios)
@@ -86,7 +89,7 @@ static unsigned long count_small(struct list_head *folios)
  * migrate_pages_stocked() - migrate folios, and allocate small ones in bulk
  * @folios: isolated folios; those that could not be moved remain
  * @get_new_folio: alloc_migration_target(), or what begins with it on the node
- *	of @mtc alone and can be told not to wait by it
+ *	of @mtc alone
  * @mtc: one node, and a mask that says whether the folios are movable
  * @mode: as in migrate_pages()
  * @reason: as in migrate_pages()

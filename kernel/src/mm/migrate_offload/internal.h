@@ -106,7 +106,7 @@ struct migrate_turn {
  * @unfit_pages: base pages that nobody may copy early
  * @copied_folios: how many of them @m copied and that moved
  * @copied_pages: the same in base pages
- * @window_pages: what was unmapped when it was submitted, itself included
+ * @window_pages: what was unmapped together with it or before
  * @start_ns: when its first folio was unmapped
  * @deadline: in jiffies; an engine that is not done then has failed
  * @pending: copies that the engine has not finished, and one for the submitter

@@ -619,30 +619,51 @@ static void chunks_share_a_flush_if_it_is_dear(struct kunit *test)
 	KUNIT_EXPECT_LE(test, fx->nr_flushes, 2 + NR_FOLIOS / 16);
 }
 
+/* What it has no room for, the CPU would copy with all of it unmapped */
+static void small_engine_is_given_chunk_by_chunk(struct kunit *test)
+{
+	struct migrate_offload_settings s = small();
+	struct fixture *fx = test->priv;
+
+	kunit_activate_static_stub(test, migrate_offload_target_of, target_of);
+	kunit_activate_static_stub(test, migrate_offload_flush_pages,
+				   dear_flushes);
+	prepare(test, FAULT_FULL);
+	s.window_pages = 0;
+	s.engine_always = 1;
+	KUNIT_ASSERT_EQ(test, 0, apply(s));
+	expect_all_moved(test);
+	/* It had room for the first chunk, and not for those that came next */
+	KUNIT_EXPECT_EQ(test, fx->nr_flushes, 2);
+}
+
 static void dear_flushes_are_for_many_pages(struct kunit *test)
 {
 	struct migrate_offload_state state = {
 		.target_us = 500, .chunk_pages = 128, .window_pages = 1024,
 	};
 
-#define expect_flush_pages(_nr, _wanted, _unmap_ns, _flush_ns, _pages)	\
+#define expect_flush_pages(_nr, _wanted, _unmap_us, _flush_us, _pages)	\
 	KUNIT_EXPECT_EQ(test, migrate_offload_flush_pages(&state, _nr,	\
-				_wanted, _unmap_ns, _flush_ns), _pages)
+			_wanted, _unmap_us * 1000, _flush_us * 1000), _pages)
 
-	expect_flush_pages(64, 0, 8, 8, 0);
+	expect_flush_pages(64, 0, 80, 80, 0);
 	/* It takes longer than all that it is for */
-	expect_flush_pages(64, 0, 8, 9, 128);
-	expect_flush_pages(128, 128, 8, 9, 256);
-	expect_flush_pages(512, 512, 8, 9, 512);
+	expect_flush_pages(64, 0, 80, 90, 128);
+	expect_flush_pages(128, 128, 80, 90, 256);
+	expect_flush_pages(512, 512, 80, 90, 512);
+	/* There were no more, or it does not matter for the target */
+	expect_flush_pages(5, 512, 80, 90, 512);
+	expect_flush_pages(64, 0, 8, 30, 0);
 	/* Neither dear nor cheap */
-	expect_flush_pages(512, 512, 8, 8, 512);
-	expect_flush_pages(512, 512, 8, 2, 512);
-	expect_flush_pages(512, 512, 8, 1, 256);
-	expect_flush_pages(128, 128, 8, 1, 0);
+	expect_flush_pages(512, 512, 80, 80, 512);
+	expect_flush_pages(512, 512, 80, 20, 512);
+	expect_flush_pages(512, 512, 80, 10, 256);
+	expect_flush_pages(128, 128, 80, 10, 0);
 	state.window_pages = 200;
-	expect_flush_pages(128, 128, 8, 9, 200);
+	expect_flush_pages(128, 128, 80, 90, 200);
 	state.target_us = 0;
-	expect_flush_pages(128, 128, 8, 9, 0);
+	expect_flush_pages(128, 128, 80, 90, 0);
 }
 
 /* Settled, if each chunk takes as long as what is unmapped takes the engine */
@@ -1701,6 +1722,7 @@ static struct kunit_case migrate_offload_cases[] = {
 	KUNIT_CASE(more_is_unmapped_if_it_fits_the_target),
 	KUNIT_CASE(quota_is_what_the_engine_does_in_time),
 	KUNIT_CASE(chunks_share_a_flush_if_it_is_dear),
+	KUNIT_CASE(small_engine_is_given_chunk_by_chunk),
 	KUNIT_CASE(dear_flushes_are_for_many_pages),
 	KUNIT_CASE(dearer_engine_leaves_copies_to_the_cpu),
 	KUNIT_CASE(dearer_one_is_tried_again),

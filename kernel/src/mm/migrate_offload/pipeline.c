@@ -74,6 +74,7 @@
  * @alone: so many of the next folios are unmapped one by one
  * @engine_idle: the engine copies nothing unless this task helps
  * @engine_full: the engine has refused a copy since a chunk was last finished
+ * @engine_small: it has no room for several chunks at once
  * @stop: unmap no more
  * @from: the caller's folios. Those in flight come first, and then those that
  *	a destination is stocked for
@@ -104,6 +105,7 @@ struct migrate_pipeline {
 	unsigned int alone;
 	bool engine_idle;
 	bool engine_full;
+	bool engine_small;
 	bool stop;
 	struct list_head *from;
 	struct folio *next_src;
@@ -358,6 +360,7 @@ static unsigned long pipeline_unmap_chunk(struct migrate_pipeline *p)
 	chunk->copied_pages = 0;
 	chunk->nr_folios = slot - chunk->slots;
 	chunk->unmoved = chunk->slots;
+	chunk->window_pages = p->unmapped_pages;
 	p->tail += !!pages;
 	return pages;
 }
@@ -711,15 +714,14 @@ static void pipeline_move_refused(struct migrate_pipeline *p,
 	migrate_offload_settle(&p->call);
 }
 
-static void pipeline_submit_chunk(struct migrate_pipeline *p)
+/* Return: how many folios of the next chunk the migrator does not take */
+static int pipeline_submit_chunk(struct migrate_pipeline *p, u64 start_ns)
 {
 	struct migrate_chunk *chunk = pipeline_chunk(p, p->next);
 	struct migrate_slot *slot, *end = chunk->slots + chunk->nr_folios;
 	struct migrator *m = p->turn.m;
 	int nr_refused = 0;
-	u64 start_ns;
 
-	start_ns = ktime_get_ns();
 	chunk->m = m;
 	chunk->unfit_pages = 0;
 	atomic_set(&chunk->pending, chunk->nr_folios + 1);
@@ -731,7 +733,6 @@ static void pipeline_submit_chunk(struct migrate_pipeline *p)
 	p->engine_idle = !m->flush(m);
 	chunk->lost_ns = ktime_get_ns() - start_ns;
 	chunk->deadline = jiffies + p->state->deadline;
-	chunk->window_pages = p->unmapped_pages;
 	trace_migrate_offload_submit(m->name, p->next, chunk->nr_folios,
 				     chunk->nr_pages, p->unmapped_pages,
 				     p->quota);
@@ -739,21 +740,27 @@ static void pipeline_submit_chunk(struct migrate_pipeline *p)
 		complete(&chunk->done);
 	p->next++;
 	migrate_offload_count_window(p->unmapped_pages);
-	if (nr_refused)
-		pipeline_move_refused(p, chunk);
+	return nr_refused;
 }
 
-/* Until now other CPUs could write to @pages through stale TLB entries */
-static void pipeline_flush(struct migrate_pipeline *p, unsigned long pages)
+/*
+ * Until now other CPUs could write to @pages through stale TLB entries. Return:
+ * what time it is.
+ */
+static u64 pipeline_flush(struct migrate_pipeline *p, unsigned long pages)
 {
-	u64 start_ns = pipeline_chunk(p, p->next)->start_ns;
-	u64 flush_ns = ktime_get_ns();
+	u64 unmap_ns = pipeline_chunk(p, p->next)->start_ns;
+	u64 flush_ns = ktime_get_ns(), end_ns;
 
 	try_to_unmap_flush();
-	p->flush_pages = migrate_offload_flush_pages(p->state, pages,
-						     p->flush_pages,
-						     flush_ns - start_ns,
-						     ktime_get_ns() - flush_ns);
+	end_ns = ktime_get_ns();
+	if (!p->engine_small)
+		p->flush_pages =
+			migrate_offload_flush_pages(p->state, pages,
+						    p->flush_pages,
+						    flush_ns - unmap_ns,
+						    end_ns - flush_ns);
+	return end_ns;
 }
 
 /* --- the flow --- */
@@ -780,7 +787,9 @@ static bool pipeline_can_unmap(struct migrate_pipeline *p)
 /* Unmap, flush the TLB, submit: a chunk, or as many as should share a flush */
 static void pipeline_advance(struct migrate_pipeline *p)
 {
+	unsigned int first = p->next;
 	unsigned long pages = 0, more;
+	int nr_refused;
 
 	do {
 		more = pipeline_unmap_chunk(p);
@@ -788,9 +797,15 @@ static void pipeline_advance(struct migrate_pipeline *p)
 	} while (more && pages < p->flush_pages && pipeline_can_unmap(p));
 	if (!pages)
 		return;
-	pipeline_flush(p, pages);
+	nr_refused = pipeline_submit_chunk(p, pipeline_flush(p, pages));
 	while (p->next != p->tail)
-		pipeline_submit_chunk(p);
+		nr_refused += pipeline_submit_chunk(p, ktime_get_ns());
+	if (p->engine_full && p->next - first > 1) {
+		p->engine_small = true;
+		p->flush_pages = 0;
+	}
+	for (; nr_refused && first != p->next; first++)
+		pipeline_move_refused(p, pipeline_chunk(p, first));
 }
 
 /* With folios unmapped only from those who can be asked not to wait, once */

@@ -25,6 +25,8 @@
 #define MIN_QUOTA_PAGES	128UL
 /* So many does Linux unmap for one flush */
 #define MAX_FLUSH_PAGES	512UL
+/* A flush is dear from this part of the target on */
+#define DEAR_FLUSH	16
 
 static unsigned long least_quota(const struct migrate_offload_state *state)
 {
@@ -46,14 +48,17 @@ migrate_offload_flush_pages(const struct migrate_offload_state *state,
 			    unsigned long nr_pages, unsigned long wanted,
 			    u64 unmap_ns, u64 flush_ns)
 {
+	u64 least_ns = state->target_us * NSEC_PER_USEC / DEAR_FLUSH;
+
 	KUNIT_STATIC_STUB_REDIRECT(migrate_offload_flush_pages, state, nr_pages,
 				   wanted, unmap_ns, flush_ns);
 
-	/* Who has chosen what is a chunk wants to see what comes of it */
+	/* Who has chosen the window wants to see what comes of it */
 	if (!state->target_us)
 		return 0;
-	if (flush_ns > unmap_ns)
-		return min3(2 * nr_pages, MAX_FLUSH_PAGES, state->window_pages);
+	if (flush_ns > unmap_ns && flush_ns > least_ns)
+		return min3(max(2 * nr_pages, wanted), MAX_FLUSH_PAGES,
+			    state->window_pages);
 	if (flush_ns < unmap_ns / 4)
 		return wanted > least_quota(state) ? wanted / 2 : 0;
 	return wanted;

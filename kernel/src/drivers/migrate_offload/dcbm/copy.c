@@ -303,7 +303,7 @@ static bool dcbm_start_locked(struct dcbm_part *part)
 		return false;
 	spin_lock_irqsave(&c->lock, flags);
 	part->since = jiffies;
-	idle = list_empty(&c->busy);
+	idle = list_empty(&c->busy) || part->probe;
 	list_add_tail(&part->node, part->probe ? &c->lost : &c->busy);
 	c->submitted++;
 	spin_unlock_irqrestore(&c->lock, flags);
@@ -312,7 +312,7 @@ static bool dcbm_start_locked(struct dcbm_part *part)
 	WRITE_ONCE(c->unissued, true);
 	if (dma_submit_error(cookie))
 		dcbm_end(part, -EIO);
-	/* The others can wait for those behind them */
+	/* What is behind others can wait for more; nobody flushes a probe */
 	if (idle)
 		dcbm_ring_locked(c);
 	return true;
