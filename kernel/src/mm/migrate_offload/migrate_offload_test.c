@@ -645,7 +645,8 @@ static void dear_flushes_are_for_many_pages(struct kunit *test)
 
 #define expect_flush_pages(_nr, _wanted, _unmap_us, _flush_us, _pages)	\
 	KUNIT_EXPECT_EQ(test, migrate_offload_flush_pages(&state, _nr,	\
-			_wanted, _unmap_us * 1000, _flush_us * 1000), _pages)
+			_wanted, 1000 * (_unmap_us),			\
+			1000 * (_flush_us)), _pages)
 
 	expect_flush_pages(64, 0, 80, 80, 0);
 	/* It takes longer than all that it is for */
