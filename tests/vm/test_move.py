@@ -36,7 +36,7 @@ def test_nothing_active_costs_nothing() -> None:
 
 
 def test_damon_moves_every_byte() -> None:
-    """The caller that is no system call; on one CPU, whose cache of the LRU lists migbench drains."""
+    """The caller that is no system call; on one CPU, so that no folio waits in another's LRU cache."""
     plan = bench.Plan(folios=("4K",), engines=("vanilla", "none"), size=SIZE, runs=1, call="damon")
     measured = bench.measure(plan, machine.get("icount"))
     assert [row.engine for row in measured.rows] == ["vanilla", "none"]

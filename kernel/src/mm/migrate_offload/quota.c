@@ -82,7 +82,7 @@ migrate_offload_first_quota(const struct migrate_offload_state *state)
  * migrate_offload_quota() - learn from a chunk how much may be unmapped
  * @state: which has the target, and the bounds
  * @quota: what was right so far, in base pages; 0: nothing is known
- * @nr_pages: what was unmapped when the chunk's copies were submitted
+ * @nr_pages: what was unmapped together with the chunk or before
  * @flush_pages: how many should be unmapped for one TLB flush
  * @ns: from when its first folio was unmapped until its last was mapped again
  *
