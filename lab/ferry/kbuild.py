@@ -19,20 +19,10 @@ PACKAGES = (
     "xz-utils", "kmod", "ccache",
 )  # fmt: skip
 
-_CC = Path(__file__).with_name("cc")
-
-
-def without_cc(path: str) -> str:
-    """PATH without any cc/: the gcc of a ./ferry that runs this one would call itself for ever."""
-    return ":".join(each for each in path.split(":") if Path(each).parts[-3:] != _CC.parts[-3:])
-
-
-_PATH = without_cc(os.environ["PATH"])
-# Equal inputs give an equal kernel, and objects are shared between flavours by ccache (see cc/gcc).
+# Equal inputs give an equal kernel, and flavours share objects.
+COMPILER = "ccache gcc"
 ENV = {
     "LC_ALL": "C",
-    "PATH": f"{_CC}:{_PATH}",
-    "CCACHE_PATH": _PATH,
     "CCACHE_NOHASHDIR": "1",
     "KBUILD_BUILD_USER": "ferry",
     "KBUILD_BUILD_HOST": "ferry",
@@ -107,8 +97,9 @@ def make(out: Path, *targets: str, title: str, on_line: Callable[[str], str | No
     """Run the kernel's make in a build directory; its source is the directory above."""
     jobs = len(os.sched_getaffinity(0))
     name = out.name.removeprefix("out-")
-    args = ("make", "-C", str(out.parent), f"O={out}", f"-j{jobs}", f"LOCALVERSION=-{name}", *targets)
-    proc.run(args, title=title, env=ENV, on_line=on_line)
+    compilers = (f"CC={COMPILER}", f"HOSTCC={COMPILER}")
+    where = ("-C", str(out.parent), f"O={out}", f"LOCALVERSION=-{name}")
+    proc.run(("make", f"-j{jobs}", *where, *compilers, *targets), title=title, env=ENV, on_line=on_line)
 
 
 def prepare(row: Flavour) -> Path:
@@ -146,7 +137,7 @@ def _configure(row: Flavour, out: Path) -> None:
     fragments = [paths.KERNEL / "config" / f"{name}.config" for name in row.fragments]
     wanted = config.merge(fragments)
     stamp = out / "ferry-configured"
-    settings = sorted((key, value) for key, value in ENV.items() if "PATH" not in key)
+    settings = sorted(ENV.items())
     # Kconfig asks the compiler, and what ENV says can change its answers.
     state = files.digest(
         config.render(wanted), tree.fingerprint(out.parent, tree.HERE), _compiler(), repr(settings)

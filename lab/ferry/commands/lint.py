@@ -20,7 +20,7 @@ def run(args: argparse.Namespace) -> int:
     packages.ensure(["git", "shellcheck"])
     python = [sys.executable, "-m"]
     listed = proc.output(
-        ["git", "ls-files", "-co", "--exclude-standard", "*.sh", "*.bash", ".ci/run", "lab/ferry/cc/gcc"],
+        ["git", "ls-files", "-co", "--exclude-standard", "*.sh", "*.bash", ".ci/run"],
         cwd=paths.ROOT,
     )
     checks = [
