@@ -10,7 +10,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from ferry import emulator, proc
+from ferry import proc
+from ferry.server import emulator
 
 WAIT_S = 60.0
 

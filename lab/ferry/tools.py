@@ -7,8 +7,9 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from ferry import packages, paths, proc, tree
+from ferry import packages, paths, proc
 from ferry.errors import FerryError
+from ferry.kernel import tree
 
 PACKAGES = ("bash-completion", "debhelper", "dpkg-dev", "fakeroot", "gcc", "libc6-dev", "libnuma-dev", "make")
 # What is made, and is made anew.

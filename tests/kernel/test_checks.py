@@ -3,7 +3,7 @@
 
 import pytest
 
-from ferry import check, series
+from ferry.kernel import check, series
 
 pytestmark = pytest.mark.vm
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from ferry import paths
-from ferry.base import Base
-from ferry.tree import Places
+from ferry.kernel.base import Base
+from ferry.kernel.tree import Places
 
 FakeProgram = Callable[[str, str], Path]
 

@@ -9,9 +9,13 @@ import re
 import sys
 from pathlib import Path
 
-from ferry import bench, cli, emulator, kbuild, machine, packages, paths, vm
+from ferry import cli, packages, paths
+from ferry.bench import migbench
 from ferry.errors import FerryError
-from ferry.kbuild import Kernel
+from ferry.kernel import kbuild
+from ferry.kernel.kbuild import Kernel
+from ferry.server import emulator
+from ferry.vm import machine, qemu
 
 ROW = {
     "call": "move_pages", "memory": "anon", "folio_kib": 4, "bytes": 4096, "threads": 1, "busy": 0,
@@ -47,7 +51,7 @@ def _program(path: Path, line: str) -> Path:
     return path
 
 
-def _run(kernel: Kernel, where: machine.Machine, job: vm.Job, **more: object) -> vm.Result:
+def _run(kernel: Kernel, where: machine.Machine, job: qemu.Job, **more: object) -> qemu.Result:
     for path in (kernel.image, *job.programs.values()):
         if not path.is_file():
             raise FerryError(f"{path} was never built")
@@ -60,13 +64,13 @@ def _run(kernel: Kernel, where: machine.Machine, job: vm.Job, **more: object) ->
             records.append(
                 f"{kind} 10 1" if kind.startswith("cycles") else f"{kind} {_row(job.script, line)}"
             )
-    return vm.Result(0, records, "", "")
+    return qemu.Result(0, records, "", "")
 
 
 def _row(script: str, line: str) -> str:
     """What migbench would say, with the folio size that it was last asked for."""
     size = re.findall(r"--folio (\S+)", script[: script.index(line)])[-1]
-    return json.dumps(ROW | {"folio_kib": bench.parse_size(size) // 1024})
+    return json.dumps(ROW | {"folio_kib": migbench.parse_size(size) // 1024})
 
 
 def main() -> int:
@@ -74,8 +78,8 @@ def main() -> int:
     packages.ensure = lambda names: None
     kbuild.build = _kernel
     emulator.build = _emulator
-    bench.build_migbench = _migbench
-    vm.run = _run  # type: ignore[assignment]
+    migbench.build_migbench = _migbench
+    qemu.run = _run  # type: ignore[assignment]
     machine.available_mib = lambda meminfo=Path(): 1 << 16
     return cli.main(sys.argv[1:])
 

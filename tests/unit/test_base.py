@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from ferry import base
 from ferry.errors import FerryError
+from ferry.kernel import base
 
 TOML = 'package = "linux-source-6.12"\ntarball = "/t"\nversion = "6.12"\n[sha256]\n"6.12.1-1" = "abc"\n'
 

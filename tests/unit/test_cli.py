@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from ferry import cli, kbuild, paths
+from ferry import cli, paths
 from ferry.errors import FerryError
+from ferry.kernel import kbuild
 
 
 def test_an_error_is_one_line_and_its_exit_code(

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from ferry import config, kbuild, paths
+from ferry import paths
 from ferry.errors import FerryError
+from ferry.kernel import config, kbuild
 
 
 def test_parse_reads_values_and_unset_options() -> None:

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from ferry import config, deb
-from ferry.deb import Choice
 from ferry.errors import FerryError
+from ferry.kernel import config, deb
+from ferry.kernel.deb import Choice
 
 DEBIANS = "CONFIG_DEBUG_INFO_BTF=y\nCONFIG_INTEL_IOMMU=y\n"
 

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from ferry import emulator, packages, proc
+from ferry import packages, proc
 from ferry.errors import CommandFailed, FerryError
+from ferry.server import emulator
 
 
 def test_apt_is_not_configured_for_the_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

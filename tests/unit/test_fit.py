@@ -5,8 +5,8 @@ from functools import partial
 
 import pytest
 
-from ferry import fit
-from ferry.profile import Dma
+from ferry.server.profile import Dma
+from ferry.tables import fit
 
 TRUE = Dma(16, 2, 3000, 3600, 18000, 2500)
 FOLIOS = {"4K": 6500.0, "2M": 840000.0}

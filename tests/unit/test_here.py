@@ -12,10 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from ferry import here, paths, tables
-from ferry.cell import Cell
+from ferry import paths
+from ferry.bench.cell import Cell
 from ferry.errors import FerryError
-from ferry.tables import Scale
+from ferry.tables import experiments, here
+from ferry.tables.experiments import Scale
 
 
 def test_cells_that_do_not_fit_are_left_out_with_the_reason() -> None:
@@ -38,10 +39,10 @@ def test_what_has_no_engine_is_not_called_vanilla() -> None:
     assert [here.named(cell) for cell in cells] == [{"engine": "none", "gbps": 1.0}, cells[1]]
 
 
-@pytest.mark.parametrize("name", tables.TABLES)
+@pytest.mark.parametrize("name", experiments.TABLES)
 def test_here_has_the_sizes_and_repetitions_of_the_source(name: str) -> None:
-    table = tables.get(name)
-    known = tables.published()[table.source]
+    table = experiments.get(name)
+    known = experiments.published()[table.source]
     cells, emulated = (table.cells(known, Scale(here=here)) for here in (True, False))
     assert max(each.bytes for each in cells) >= 1 << 30
     assert {each.runs for each in cells} == {10}

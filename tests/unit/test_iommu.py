@@ -5,9 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from ferry import emulator, iommu, machine, report
+from ferry.bench import iommu
 from ferry.cli import main
 from ferry.errors import FerryError
+from ferry.results import report
+from ferry.server import emulator
+from ferry.vm import machine
 
 BENCH = "bench {} 1 pairs=10 ns={} errors=0 transfers=0 unmapped=0"
 STRESS = 'stress {} {{"iommu_kib": {}, "peak_kib": {}, "pairs": {}, "ns": {}}}'

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from ferry import base, kbuild, packages, paths, tree
-from ferry.base import Base
+from ferry import packages, paths
 from ferry.errors import CommandFailed, FerryError
-from ferry.tree import Places
+from ferry.kernel import base, kbuild, tree
+from ferry.kernel.base import Base
+from ferry.kernel.tree import Places
 
 
 @pytest.fixture

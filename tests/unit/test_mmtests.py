@@ -3,7 +3,8 @@
 
 import pytest
 
-from ferry import cli, mmtests
+from ferry import cli
+from ferry.suites import mmtests
 
 RECORDS = """suite cow
 | TAP version 13

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from ferry import profile
 from ferry.errors import UsageError
+from ferry.server import profile
 
 GOOD = """
 summary = "a server"

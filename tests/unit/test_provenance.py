@@ -11,8 +11,10 @@ from typing import Any
 
 import pytest
 
-from ferry import files, paths, provenance, tablereport
-from ferry.machine import MACHINES
+from ferry import files, paths
+from ferry.results import provenance
+from ferry.tables import page
+from ferry.vm.machine import MACHINES
 
 
 @pytest.fixture
@@ -67,7 +69,7 @@ def test_this_machine_says_its_kernel_and_compiler() -> None:
 )
 def test_another_machine_or_a_part_has_a_file_of_its_own(profile: str, quick: bool, name: str) -> None:
     result: dict[str, Any] = {"table": "t", "profile": profile, "quick": quick}
-    assert tablereport.place(result, Path()).name == name
+    assert page.place(result, Path()).name == name
 
 
 def test_two_runs_have_logs_of_their_own() -> None:

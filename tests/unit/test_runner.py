@@ -5,9 +5,9 @@ import threading
 
 import pytest
 
-from ferry import runner
-from ferry.cell import Found
+from ferry.bench.cell import Found
 from ferry.errors import FerryError
+from ferry.tables import runner
 
 PLAN = [runner.Shard(number, "ferry", ()) for number in range(2)]
 

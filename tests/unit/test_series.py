@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from ferry import series, tree
-from ferry.base import Base
 from ferry.errors import FerryError
 from ferry.git import git
-from ferry.tree import Places
+from ferry.kernel import series, tree
+from ferry.kernel.base import Base
+from ferry.kernel.tree import Places
 
 MESSAGE = "From: A Developer <dev@ferry.invalid>\nSubject: {}\n\nWhy.\n\nSigned-off-by: A <a@b>\n"
 CORE = '[[patch]]\nmessage = "core.msg"\nfiles = ["mm/offload/core.c"]\n'

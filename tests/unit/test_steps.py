@@ -3,7 +3,7 @@
 
 import pytest
 
-from ferry import steps
+from ferry.bench import steps
 from ferry.errors import FerryError, UsageError
 
 SYSTEM_MAP = """\

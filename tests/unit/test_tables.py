@@ -10,11 +10,15 @@ from typing import Any
 
 import pytest
 
-from ferry import cell, cli, paths, profile, report, rows, runner, tablereport, tables
-from ferry.cell import Cell, Found
+from ferry import cli, paths
+from ferry.bench import cell, rows
+from ferry.bench.cell import Cell, Found
 from ferry.commands import table as table_command
 from ferry.errors import FerryError, UsageError
-from ferry.tables import Scale
+from ferry.results import report
+from ferry.server import profile
+from ferry.tables import experiments, page, runner
+from ferry.tables.experiments import Scale
 
 ROW = rows.Row(
     call="move_pages", memory="anon", folio_kib=2048, engine="", channels=0, bytes=1, runs=1, threads=1,
@@ -28,12 +32,12 @@ def _found(one: Cell, gbps: float) -> Found:
 
 
 def _cells(name: str, quick: bool) -> list[Cell]:
-    table = tables.get(name)
-    return table.cells(tables.published()[table.source], Scale(quick=quick))
+    table = experiments.get(name)
+    return table.cells(experiments.published()[table.source], Scale(quick=quick))
 
 
 @pytest.mark.parametrize("quick", [True, False])
-@pytest.mark.parametrize("name", tables.TABLES)
+@pytest.mark.parametrize("name", experiments.TABLES)
 def test_cells_are_sound(name: str, quick: bool) -> None:
     """None twice; each folio size has its vanilla; of as many folios; all fit into a node."""
     cells = _cells(name, quick)
@@ -44,7 +48,7 @@ def test_cells_are_sound(name: str, quick: bool) -> None:
     assert compared <= {(each.folio, each.folios) for each in cells if each.engine == "vanilla"}
 
 
-@pytest.mark.parametrize("name", tables.TABLES)
+@pytest.mark.parametrize("name", experiments.TABLES)
 def test_quick_is_part_of_the_whole_experiment(name: str) -> None:
     quick, whole = _cells(name, True), _cells(name, False)
     assert len(quick) < len(whole)
@@ -52,26 +56,26 @@ def test_quick_is_part_of_the_whole_experiment(name: str) -> None:
 
 
 def test_posted_ratio_is_to_posted_vanilla() -> None:
-    table = tables.get("v5-throughput")
-    known = tables.published()["v5"]
+    table = experiments.get("v5-throughput")
+    known = experiments.published()["v5"]
     assert table.published(known, Cell("dma", "2M", 48, 16, 512)).ratio == pytest.approx(65.23 / 11.02)
     assert table.published(known, Cell("vanilla", "4K", 48)).ratio == 1
-    assert table.published(known, Cell("ferry", "2M", 48, 16)) == tables.NOTHING
-    batch = tables.get("v5-batch")
+    assert table.published(known, Cell("ferry", "2M", 48, 16)) == experiments.NOTHING
+    batch = experiments.get("v5-batch")
     posted = batch.published(known, Cell("dma", "2M", 48, 16, 8192))
     assert (posted.ratio, posted.first_us) == (58.72 / 10.88, 470)
-    assert batch.published(known, Cell("vanilla", "2M", 999)) == tables.NOTHING
+    assert batch.published(known, Cell("vanilla", "2M", 999)) == experiments.NOTHING
 
 
-@pytest.mark.parametrize("name", tables.TABLES)
+@pytest.mark.parametrize("name", experiments.TABLES)
 def test_each_cell_of_earlier_work_has_what_was_posted(name: str) -> None:
-    table = tables.get(name)
-    found = tables.compare(table, [_found(each, 1.0) for each in _cells(name, False)])
+    table = experiments.get(name)
+    found = experiments.compare(table, [_found(each, 1.0) for each in _cells(name, False)])
     assert any(each.published_ratio for each in found)
 
 
 def test_posted_reads_are_those_of_the_engine() -> None:
-    table, known = tables.get("userspace"), tables.published()["userspace"]
+    table, known = experiments.get("userspace"), experiments.published()["userspace"]
     vanilla, dma = (
         table.published(known, Cell("vanilla", "4K", 512)),
         table.published(known, Cell("dma", "4K", 512, 1)),
@@ -84,12 +88,12 @@ def test_posted_reads_are_those_of_the_engine() -> None:
 def test_ratio_is_to_vanilla_of_as_many_folios() -> None:
     few, many = Cell("vanilla", "2M", 1), Cell("vanilla", "2M", 128)
     found = [_found(few, 1.0), _found(many, 2.0), _found(Cell("ferry", "2M", 128, 16), 6.0)]
-    assert [each.ratio for each in tables.compare(tables.get("v5-batch"), found)] == [0.5, 1.0, 3.0]
+    assert [each.ratio for each in experiments.compare(experiments.get("v5-batch"), found)] == [0.5, 1.0, 3.0]
 
 
 def test_unknown_table_and_engine() -> None:
     with pytest.raises(UsageError, match="no table 'v6': choose from v5-throughput"):
-        tables.get("v6")
+        experiments.get("v6")
     with pytest.raises(FerryError, match="no engine 'warp'"):
         Cell("warp", "2M", 1)
 
@@ -148,7 +152,9 @@ def test_vanilla_has_the_copies_of_the_same_batch() -> None:
     cells = [Cell(engine, "4K", count, cycles=True) for count in (1, 512) for engine in ("vanilla", "cpu")]
     cycles = [(10.0, 0.0), (9.0, 2.0), (8.0, 0.0), (7.0, 1.0)]
     found = [replace(_found(one, 1.0), cycles=each) for one, each in zip(cells, cycles, strict=True)]
-    shares = [each.as_json()["copy_share"] for each in tables.compare(tables.get("v1-cycles"), found)]
+    shares = [
+        each.as_json()["copy_share"] for each in experiments.compare(experiments.get("v1-cycles"), found)
+    ]
     assert shares == [0.2, 2.0 / 9.0, 0.125, 1.0 / 7.0]
 
 
@@ -167,7 +173,7 @@ def _result() -> dict[str, Any]:
         _found(Cell("dma", "2M", 48, 16, 512), 11.0),
         _found(Cell("ferry", "2M", 48, 16), 12.0),
     ]
-    compared = tables.compare(tables.get("v5-throughput"), found)
+    compared = experiments.compare(experiments.get("v5-throughput"), found)
     return {
         "table": "v5-throughput",
         "title": "a <title>",
@@ -195,14 +201,14 @@ def test_json_leaves_out_what_does_not_apply() -> None:
 def test_residual_is_shown_beside_the_posted_ratio() -> None:
     result = _result()
     dma = result["cells"][1]
-    assert tablereport.residual(dma) == "-7 %"
-    assert [name for name, _ in tablereport.columns(result)][-1] == "residual"
+    assert page.residual(dma) == "-7 %"
+    assert [name for name, _ in page.columns(result)][-1] == "residual"
 
 
 def test_report_is_one_file_with_all_tables(tmp_path: Path) -> None:
     report.write_json(tmp_path / "table-v5-throughput.json", _result())
-    *pictures, page = tablereport.write(tmp_path)
-    text = page.read_text()
+    *pictures, written = page.write(tmp_path)
+    text = written.read_text()
     assert [path.name for path in pictures] == ["table-v5-throughput.png"]
     assert "a &lt;title&gt;" in text
     assert "data:image/png;base64," in text
@@ -216,5 +222,5 @@ def test_equal_results_give_equal_reports(tmp_path: Path) -> None:
         folder = tmp_path / name
         folder.mkdir()
         (folder / "table-v5-throughput.json").write_text(json.dumps(_result()))
-        made.append([path.read_bytes() for path in tablereport.write(folder)])
+        made.append([path.read_bytes() for path in page.write(folder)])
     assert made[0] == made[1]

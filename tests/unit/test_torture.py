@@ -3,8 +3,9 @@
 
 import pytest
 
-from ferry import cli, torture
+from ferry import cli
 from ferry.errors import UsageError
+from ferry.suites import torture
 
 FIGURES = (
     "seconds=2 moved=30 folios=10 pages=20 struck=3 bytes=4096"

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from ferry import tree
-from ferry.base import Base
 from ferry.errors import FerryError
 from ferry.git import git
-from ferry.tree import Places
+from ferry.kernel import tree
+from ferry.kernel.base import Base
+from ferry.kernel.tree import Places
 from tests.unit.conftest import patch
 
 

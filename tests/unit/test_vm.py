@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from ferry import packages, paths, proc, vm
+from ferry import packages, paths, proc
 from ferry.commands.vm import shell_script
-from ferry.kbuild import Kernel
-from ferry.machine import Machine
+from ferry.kernel.kbuild import Kernel
+from ferry.vm import qemu
+from ferry.vm.machine import Machine
 
 KERNEL = Kernel("ferry", "6.12.1", Path(), Path(), Path(), Path(), "")
 SAYS_LINUX = 'echo "Linux version 6.12.1" >$folder/console'
@@ -22,17 +23,17 @@ def boot(
     tmp_path: Path,
     timeout_s: float = 20.0,
     cancelled: threading.Event | None = None,
-) -> vm.Result:
+) -> qemu.Result:
     """What comes of an emulator that runs this script, with $folder for its ports' files."""
 
-    def command(kernel: Kernel, machine: Machine, job: vm.Job, folder: Path, kvm: bool) -> list[str]:
+    def command(kernel: Kernel, machine: Machine, job: qemu.Job, folder: Path, kvm: bool) -> list[str]:
         return ["sh", "-c", f"folder={folder}; {script}"]
 
     monkeypatch.setattr(packages, "ensure", lambda names: None)
     monkeypatch.setattr(paths, "BUILD", tmp_path)
     monkeypatch.setattr(proc, "TERM_GRACE_S", 0.2)
-    monkeypatch.setattr(vm, "_initramfs_command", command)
-    return vm.run(KERNEL, vm.PROBE, vm.Job("", timeout_s), cancelled=cancelled)
+    monkeypatch.setattr(qemu, "_initramfs_command", command)
+    return qemu.run(KERNEL, qemu.PROBE, qemu.Job("", timeout_s), cancelled=cancelled)
 
 
 def test_a_job_ends_with_its_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -41,7 +42,7 @@ def test_a_job_ends_with_its_records(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_a_hanging_job_is_lost_and_its_console_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(vm.LostVM, match=r"still busy after 1 s; its console(.*\n)+.*Linux version"):
+    with pytest.raises(qemu.LostVM, match=r"still busy after 1 s; its console(.*\n)+.*Linux version"):
         boot(f"{SAYS_LINUX}; sleep 60", monkeypatch, tmp_path, timeout_s=1.0)
     assert not list(tmp_path.glob("vm-*"))
 
@@ -58,7 +59,7 @@ def test_only_a_guest_that_ran_replaced_code_boots_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, oops: str, code: str, boots: int
 ) -> None:
     (tmp_path / "dump").write_text(f"[    1.000000] Oops: {oops}\n[    1.000001] Code: {code}\n")
-    with pytest.raises(vm.LostVM, match="Oops"):
+    with pytest.raises(qemu.LostVM, match="Oops"):
         boot(f"echo boot >>{tmp_path}/boots; cp {tmp_path}/dump $folder/console", monkeypatch, tmp_path)
     assert (tmp_path / "boots").read_text() == "boot\n" * boots
 
@@ -66,7 +67,7 @@ def test_only_a_guest_that_ran_replaced_code_boots_again(
 def test_a_cancelled_vm_ends_at_once_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cancelled = threading.Event()
     cancelled.set()
-    with pytest.raises(vm.LostVM, match="was ended"):
+    with pytest.raises(qemu.LostVM, match="was ended"):
         boot("sleep 60", monkeypatch, tmp_path, cancelled=cancelled)
 
 

@@ -9,9 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from ferry import bench, console, cost, initramfs, ktap, machine, paths, races, redis, report, rows, selftests
+from ferry import paths
+from ferry.bench import cost, migbench, redis, rows
 from ferry.errors import FerryError, UsageError
-from ferry.machine import MACHINES
+from ferry.results import report
+from ferry.suites import kselftest, ktap
+from ferry.vm import console, initramfs, machine, races
+from ferry.vm.machine import MACHINES
 
 MIGBENCH = {
     "call": "move_pages", "memory": "anon", "folio_kib": 4, "bytes": 4096, "threads": 1, "busy": 0,
@@ -195,20 +199,20 @@ def test_row_has_the_documented_keys() -> None:
 )
 def test_plan_refuses_nonsense_before_a_boot(change: dict[str, object], words: str) -> None:
     with pytest.raises(UsageError, match=words):
-        replace(bench.Plan(), **change).check(MACHINES["smp"])  # type: ignore[arg-type]
+        replace(migbench.Plan(), **change).check(MACHINES["smp"])  # type: ignore[arg-type]
 
 
 def test_plan_needs_a_second_node() -> None:
     with pytest.raises(UsageError, match="no second node"):
-        bench.Plan().check(replace(MACHINES["smp"], nodes=1, cpu_nodes=1))
+        migbench.Plan().check(replace(MACHINES["smp"], nodes=1, cpu_nodes=1))
 
 
 def test_plan_sends_each_engine_to_its_kernel() -> None:
-    plan = bench.Plan()
+    plan = migbench.Plan()
     assert plan.on("vanilla") == ["vanilla"]
     assert plan.on("ferry") == ["cpu", "mtcopy", "dcbm"]
-    assert "use_engine" not in bench.script(plan, "vanilla")
-    assert bench.script(plan, "ferry").count("use_engine dcbm 4") == 3
+    assert "use_engine" not in migbench.script(plan, "vanilla")
+    assert migbench.script(plan, "ferry").count("use_engine dcbm 4") == 3
 
 
 def test_cost_is_relative_and_limited() -> None:
@@ -252,16 +256,16 @@ def test_ktap_missing_or_failed_case_fails(text: str) -> None:
 
 
 def test_selftest_records_are_split_by_suite() -> None:
-    assert selftests.split(["suite a", "| 1..1", "| ok 1 x", "suite b"]) == {"a": "1..1\nok 1 x", "b": ""}
+    assert kselftest.split(["suite a", "| 1..1", "| ok 1 x", "suite b"]) == {"a": "1..1\nok 1 x", "b": ""}
 
 
 def test_complaints_are_what_is_no_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever reads of a failure elsewhere has nothing but the message."""
     monkeypatch.setattr(paths, "LOGS", tmp_path)
-    log = selftests.log(machine.get("smp"), "x")
+    log = kselftest.log(machine.get("smp"), "x")
     log.write_text(
         "#  RUN           f.a ...\n# x.c:9:a:Expected 0\n#  FAIL  f.a\nnot ok 1 f.a\n#            OK  f.b\n"
     )
-    assert selftests.complaints(machine.get("smp"), "x").splitlines() == [
+    assert kselftest.complaints(machine.get("smp"), "x").splitlines() == [
         str(log), "# x.c:9:a:Expected 0", "#  FAIL  f.a",
     ]  # fmt: skip

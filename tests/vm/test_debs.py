@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from ferry import config, deb, packages, paths, proc, tools, tree
+from ferry import packages, paths, proc, tools
+from ferry.kernel import config, deb, tree
 
 pytestmark = pytest.mark.vm
 

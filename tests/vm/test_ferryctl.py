@@ -9,7 +9,10 @@ from typing import Any
 
 import pytest
 
-from ferry import bench, kbuild, machine, paths, vm
+from ferry import paths
+from ferry.bench import migbench
+from ferry.kernel import kbuild
+from ferry.vm import machine, qemu
 
 pytestmark = pytest.mark.vm
 
@@ -44,15 +47,15 @@ def _run(flavour: str, script: str) -> dict[str, str]:
     """What each record says."""
     for name, path in (("@CTL@", "tools/ferryctl/ferryctl.py"), ("@MIGBENCH@", "bench/migbench")):
         script = script.replace(name, shlex.quote(str(paths.ROOT / path)))
-    job = vm.Job(script, 300.0, host_root=True)
-    records = vm.run(kbuild.build(flavour), machine.get("smp"), job).records
+    job = qemu.Job(script, 300.0, host_root=True)
+    records = qemu.run(kbuild.build(flavour), machine.get("smp"), job).records
     return dict(record.split(" ", 1) for record in records if " " in record)
 
 
 @pytest.fixture(scope="module")
 def said() -> dict[str, str]:
     """One boot, every command."""
-    bench.build_migbench()
+    migbench.build_migbench()
     return _run("ferry", SCRIPT)
 
 

@@ -8,8 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from ferry import bench, cell, here, kbuild, machine, vm
-from ferry.cell import Cell, Found
+from ferry.bench import cell, migbench
+from ferry.bench.cell import Cell, Found
+from ferry.kernel import kbuild
+from ferry.tables import here
+from ferry.vm import machine, qemu
 
 pytestmark = pytest.mark.vm
 
@@ -50,9 +53,9 @@ RUN = "mkdir /ferry/work; WORK=/ferry/work sh /ferry/here.sh"
 def _boot(folder: Path, flavour: str, script: str, body: str) -> list[str]:
     """The records of a script, in a guest that has here's job with a body as /ferry/here.sh."""
     (folder / "here.sh").write_text(here.job(body))
-    programs = {"ferry/here.sh": folder / "here.sh", "bin/migbench": bench.build_migbench()}
-    job = vm.Job(f"{SAY}{script}", 240.0, programs=programs)
-    return vm.run(kbuild.build(flavour), machine.get("icount"), job).records
+    programs = {"ferry/here.sh": folder / "here.sh", "bin/migbench": migbench.build_migbench()}
+    job = qemu.Job(f"{SAY}{script}", 240.0, programs=programs)
+    return qemu.run(kbuild.build(flavour), machine.get("icount"), job).records
 
 
 def _measured(records: Sequence[str]) -> list[Found]:
@@ -77,9 +80,9 @@ def test_none_is_that_of_a_fresh_machine(records: list[str], tmp_path: Path) -> 
     ours = {each.cell: each for each in _measured(records)}
     assert len(ours) == len(CELLS)
     vanilla = [(i, each) for i, each in enumerate(CELLS) if each.engine == "vanilla"]
-    programs = {"bin/migbench": bench.build_migbench()}
-    job = vm.Job(cell.script(vanilla), 240.0, programs=programs)
-    theirs = _measured(vm.run(kbuild.build("ferry"), machine.get("icount"), job).records)
+    programs = {"bin/migbench": migbench.build_migbench()}
+    job = qemu.Job(cell.script(vanilla), 240.0, programs=programs)
+    theirs = _measured(qemu.run(kbuild.build("ferry"), machine.get("icount"), job).records)
     for each in theirs:
         assert ours[each.cell].row.gbps == pytest.approx(each.row.gbps, rel=0.01)
     one, cpu = CELLS[:2]

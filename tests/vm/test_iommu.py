@@ -12,7 +12,10 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from ferry import iommu, kbuild, ktap, machine, vm
+from ferry.bench import iommu
+from ferry.kernel import kbuild
+from ferry.suites import ktap
+from ferry.vm import machine, qemu
 
 pytestmark = pytest.mark.vm
 
@@ -27,13 +30,13 @@ FIRST = 4 << 30  # iova_stress begins here
 TABLE = 2 << 20
 
 
-def run(flavour: str, lines: list[str], cpus: int = 4, edus: int = 1) -> vm.Result:
+def run(flavour: str, lines: list[str], cpus: int = 4, edus: int = 1) -> qemu.Result:
     """A job with the bench's module and iova_stress in a kernel, on a machine with an IOMMU."""
     kernel = kbuild.build(flavour)
     programs = {iommu.MODULE: iommu.build_module(kernel), iommu.STRESS: iommu.build_stress(kernel)}
-    job = vm.Job(iommu.script(lines), BOOT_S, programs=programs)
+    job = qemu.Job(iommu.script(lines), BOOT_S, programs=programs)
     more = ("-device", "edu,dma_mask=0xffffffffffffffff") * (edus - 1)
-    result = vm.run(kernel, replace(machine.get("iommu-smp", cpus), devices=more), job)
+    result = qemu.run(kernel, replace(machine.get("iommu-smp", cpus), devices=more), job)
     # Its default is to sleep until somebody wakes it.
     assert "kcsan" not in flavour or "kcsan: enabled early" in result.console
     return result
@@ -54,7 +57,7 @@ def bench(flavour: str, workload: str, cpus: int = 4) -> dict[str, int]:
     return found | {"faults": faults[1] - faults[0]}
 
 
-def left(result: vm.Result) -> dict[str, int]:
+def left(result: qemu.Result) -> dict[str, int]:
     """KiB of tables that each run of iova_stress left."""
     rows = [line.split(" ", 2)[1:] for line in result.records if line.startswith("stress ")]
     return {name: json.loads(text)["iommu_kib"] for name, text in rows}
@@ -170,8 +173,8 @@ def test_kunit(flavour: str) -> None:
     """Every edge of a hole, the flush and the spare table, in every format of tables."""
     kernel = kbuild.build(flavour)
     script = "sed 's/^/| /' </sys/kernel/debug/kunit/intel_iommu_empty_tables/results >&3"
-    job = vm.Job(script, BOOT_S, kernel_args=("kunit.enable=1",))
-    result = vm.run(kernel, machine.get("iommu-smp"), job)
+    job = qemu.Job(script, BOOT_S, kernel_args=("kunit.enable=1",))
+    result = qemu.run(kernel, machine.get("iommu-smp"), job)
     cases = ktap.parse("\n".join(line[2:] for line in result.records if line.startswith("|")))
     assert not ktap.failed(cases)
     assert len(cases) > 10

@@ -6,20 +6,22 @@ import warnings
 
 import pytest
 
-from ferry import kbuild, ktap, machine, selftests
+from ferry.kernel import kbuild
+from ferry.suites import kselftest, ktap
+from ferry.vm import machine
 
 pytestmark = pytest.mark.vm
 
-PLAN = [(name, program) for name, programs in selftests.PROGRAMS.items() for program in programs]
+PLAN = [(name, program) for name, programs in kselftest.PROGRAMS.items() for program in programs]
 
 
 @functools.cache
 def kselftests(name: str) -> dict[str, list[ktap.Case]]:
     """The cases of all programs that are meant for this machine."""
     kernel = kbuild.build("ferry")
-    built = {p.name: p for p in selftests.build(kernel)}
-    programs = [built[program] for program in selftests.PROGRAMS[name]]
-    return selftests.run(kernel, machine.get(name), programs, kunit=False)
+    built = {p.name: p for p in kselftest.build(kernel)}
+    programs = [built[program] for program in kselftest.PROGRAMS[name]]
+    return kselftest.run(kernel, machine.get(name), programs, kunit=False)
 
 
 @pytest.mark.parametrize(("name", "program"), PLAN)
@@ -28,11 +30,11 @@ def test_kselftest(name: str, program: str) -> None:
     cases = kselftests(name)[program]
     if skipped := ktap.skipped(cases):
         warnings.warn(f"{program} on {name} skips {'; '.join(skipped)}", stacklevel=1)
-    assert not ktap.failed(cases), selftests.complaints(machine.get(name), program)
+    assert not ktap.failed(cases), kselftest.complaints(machine.get(name), program)
     assert any(case.outcome == "ok" for case in cases)
 
 
 def test_every_kselftest_has_a_machine() -> None:
     """A program that is built is also run."""
-    built = {p.name for p in selftests.build(kbuild.build("ferry"))}
+    built = {p.name for p in kselftest.build(kbuild.build("ferry"))}
     assert built == {program for _, program in PLAN}

@@ -5,7 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from ferry import kbuild, ktap, machine, selftests
+from ferry.kernel import kbuild
+from ferry.suites import kselftest, ktap
+from ferry.vm import machine
 
 pytestmark = pytest.mark.vm
 
@@ -18,8 +20,8 @@ def results() -> dict[str, list[ktap.Case]]:
     """All suites in one boot, with a third CPU that stays offline."""
     where = replace(machine.get("smp", 3), kernel_args=("maxcpus=2",))
     kernel = kbuild.build("debug")
-    programs = [p for p in selftests.build(kernel) if p.name == KSELFTEST]
-    return selftests.run(kernel, where, programs, kunit=True)
+    programs = [p for p in kselftest.build(kernel) if p.name == KSELFTEST]
+    return kselftest.run(kernel, where, programs, kunit=True)
 
 
 @pytest.mark.parametrize("suite", SUITES)
@@ -32,9 +34,9 @@ def test_suite_passes(results: dict[str, list[ktap.Case]], suite: str) -> None:
 def test_folios_one_by_one() -> None:
     """The same page tables, where folios are not unmapped in ranges."""
     kernel = kbuild.build("debug")
-    programs = [p for p in selftests.build(kernel) if p.name == KSELFTEST]
-    cases = selftests.run(kernel, machine.get("one-by-one"), programs, kunit=False)[KSELFTEST]
-    assert not ktap.failed(cases), selftests.complaints(machine.get("one-by-one"), KSELFTEST)
+    programs = [p for p in kselftest.build(kernel) if p.name == KSELFTEST]
+    cases = kselftest.run(kernel, machine.get("one-by-one"), programs, kunit=False)[KSELFTEST]
+    assert not ktap.failed(cases), kselftest.complaints(machine.get("one-by-one"), KSELFTEST)
     assert not ktap.skipped(cases)
 
 

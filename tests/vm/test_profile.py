@@ -3,7 +3,8 @@
 
 import pytest
 
-from ferry import bench, cost, machine, steps
+from ferry.bench import cost, migbench, steps
+from ferry.vm import machine
 
 pytestmark = pytest.mark.vm
 
@@ -11,8 +12,8 @@ pytestmark = pytest.mark.vm
 def test_profile_and_clock_agree() -> None:
     """Nothing is lost, and nothing counted twice: within 3 %, for the call's first and last lines."""
     found, _ = steps.measure(steps.Plan(folios=("4K",), engines=("vanilla",), size="16M"))
-    plan = bench.Plan(folios=("4K",), engines=("vanilla",), latency=False, size="16M", runs=1)
-    row = bench.measure(plan, machine.get("icount")).rows[0]
+    plan = migbench.Plan(folios=("4K",), engines=("vanilla",), latency=False, size="16M", runs=1)
+    row = migbench.measure(plan, machine.get("icount")).rows[0]
     assert found[0].total == pytest.approx(cost.instructions(row), rel=0.03)
     by_step = found[0].by_step()
     # What nobody can migrate without.

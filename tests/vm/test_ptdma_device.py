@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ferry import emulator
+from ferry.server import emulator
 from tests.qtest import Qtest
 
 pytestmark = pytest.mark.vm

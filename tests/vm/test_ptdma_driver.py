@@ -8,7 +8,11 @@ from dataclasses import replace
 
 import pytest
 
-from ferry import bench, emulator, kbuild, ktap, machine, profile, vm
+from ferry.bench import migbench
+from ferry.kernel import kbuild
+from ferry.server import emulator, profile
+from ferry.suites import ktap
+from ferry.vm import machine, qemu
 
 pytestmark = pytest.mark.vm
 
@@ -54,7 +58,7 @@ def _server(*functions: str) -> machine.Machine:
 
 
 @pytest.fixture(scope="module", params=("ferry", "debug"))
-def result(request: pytest.FixtureRequest) -> vm.Result:
+def result(request: pytest.FixtureRequest) -> qemu.Result:
     """The driver's KUnit tests, each on the function that has its fault; debug has KASAN and lockdep."""
     names = [f"{name}={_function(name)}" for name in SLOTS]
     script = (
@@ -63,23 +67,23 @@ def result(request: pytest.FixtureRequest) -> vm.Result:
         f"stats=$(echo /sys/kernel/debug/dmaengine/{_function('erring')}*/stats)\n"
         "sed 's/^/stats /' $stats >&3\n"
     )
-    job = vm.Job(script, 180.0, kernel_args=("kunit.enable=1",))
-    return vm.run(kbuild.build(request.param), _server(*SLOTS.values()), job)
+    job = qemu.Job(script, 180.0, kernel_args=("kunit.enable=1",))
+    return qemu.run(kbuild.build(request.param), _server(*SLOTS.values()), job)
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_client_is_told_the_truth(result: vm.Result, name: str) -> None:
+def test_client_is_told_the_truth(result: qemu.Result, name: str) -> None:
     text = "\n".join(record[2:] for record in result.records if record.startswith("|"))
     outcomes = {case.name: case.outcome for case in ktap.parse(text)}
     assert outcomes.get(name) == "ok", text
 
 
-def test_error_is_named_by_its_code(result: vm.Result) -> None:
+def test_error_is_named_by_its_code(result: qemu.Result) -> None:
     """Code 38 is beyond the table of names that Linux 6.12 has."""
     assert "PTDMA error: ERR 38: ODMA0_AXI_SLVERR (0x26)" in result.console
 
 
-def test_group_shares_interrupts(result: vm.Result) -> None:
+def test_group_shares_interrupts(result: qemu.Result) -> None:
     """One after half a ring, one for the error, one for what is left: not one per copy."""
     (count,) = (int(record.split()[-1]) for record in result.records if "Interrupts" in record)
     assert 0 < count <= GROUP // 8
@@ -105,8 +109,8 @@ def test_driver_leaves_while_it_copies() -> None:
         "cat bytes quarantined_bytes >&3\n"
     )
     slow = "bandwidth=500000000"
-    job = vm.Job(script, 300.0, programs={"bin/migbench": bench.build_migbench()})
-    *gone, row, moved, lost = vm.run(kbuild.build("ferry"), _server(slow, slow, slow, slow), job).records
+    job = qemu.Job(script, 300.0, programs={"bin/migbench": migbench.build_migbench()})
+    *gone, row, moved, lost = qemu.run(kbuild.build("ferry"), _server(slow, slow, slow, slow), job).records
     assert gone == ["4", "4", "4"]
     assert json.loads(row)["passed"]
     assert int(moved) > 0
@@ -120,8 +124,8 @@ def test_device_that_bounces_is_refused() -> None:
         "echo dcbm >$OFFLOAD/active && echo taken >&3\n"
         "exit 0\n"
     )
-    job = vm.Job(script, 120.0, kernel_args=("swiotlb=force",))
-    result = vm.run(kbuild.build("ferry"), _server(""), job)
+    job = qemu.Job(script, 120.0, kernel_args=("swiotlb=force",))
+    result = qemu.run(kbuild.build("ferry"), _server(""), job)
     assert not result.records
     assert "channels of ptdma are not used: what it copies would go through bounce buffers" in result.console
 
@@ -145,8 +149,8 @@ def test_faulty_channel_loses_no_byte(fault: str, counter: str, option: str) -> 
         f"echo \"$(tr -d '\\n' </tmp/row)\" >&3; cat $OFFLOAD/stats/{counter} $OFFLOAD/stats/bytes >&3\n"
     )
     where = _server("", fault, "", "")
-    job = vm.Job(script, 180.0, programs={"bin/migbench": bench.build_migbench()})
-    row, counted, moved = vm.run(kbuild.build("ferry"), where, job).records
+    job = qemu.Job(script, 180.0, programs={"bin/migbench": migbench.build_migbench()})
+    row, counted, moved = qemu.run(kbuild.build("ferry"), where, job).records
     found = json.loads(row)
     assert found["passed"]
     assert found["verified_bytes"] >= 3 * 64 << 20

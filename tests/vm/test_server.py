@@ -7,10 +7,11 @@ from dataclasses import replace
 
 import pytest
 
-from ferry import emulator, profile, runner
-from ferry.cell import Cell
+from ferry.bench.cell import Cell
 from ferry.errors import FerryError
-from ferry.machine import Machine
+from ferry.server import emulator, profile
+from ferry.tables import runner
+from ferry.vm.machine import Machine
 
 pytestmark = pytest.mark.vm
 

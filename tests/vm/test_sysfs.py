@@ -3,7 +3,8 @@
 
 import pytest
 
-from ferry import kbuild, machine, vm
+from ferry.kernel import kbuild
+from ferry.vm import machine, qemu
 
 pytestmark = pytest.mark.vm
 
@@ -54,5 +55,5 @@ EXPECTED = [
 
 def test_settings_are_validated_and_the_active_module_is_pinned() -> None:
     """One boot, one script, every answer."""
-    result = vm.run(kbuild.build("ferry"), machine.get("smp"), vm.Job(SCRIPT, 90.0))
+    result = qemu.run(kbuild.build("ferry"), machine.get("smp"), qemu.Job(SCRIPT, 90.0))
     assert [line for line in result.records if line] == EXPECTED

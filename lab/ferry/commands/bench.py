@@ -7,18 +7,20 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from ferry import bench, machine, provenance, report
+from ferry.bench import migbench
 from ferry.commands.vm import add_machine_arguments
+from ferry.results import provenance, report
+from ferry.vm import machine
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What to measure, where, and where to put it."""
-    plan = bench.Plan()
+    plan = migbench.Plan()
     add_machine_arguments(parser)
     parser.add_argument("--folio", default="4K,2M", metavar="LIST", help="folio sizes (default: 4K,2M)")
     parser.add_argument(
         "--engine", default=",".join(plan.engines), metavar="LIST",
-        help=f"of {', '.join(bench.ENGINES)} (default: all but none)",
+        help=f"of {', '.join(migbench.ENGINES)} (default: all but none)",
     )  # fmt: skip
     parser.add_argument(
         "--channels", type=int, default=plan.channels, help="of softdma, for dcbm (default: 4)"
@@ -62,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
         *("--from", str(args.source), "--to", str(args.target)),
         *("--per-call", str(args.per_call), "--threads", str(args.threads), "--busy", str(args.busy)),
     )
-    plan = bench.Plan(
+    plan = migbench.Plan(
         folios=tuple(args.folio.split(",")),
         engines=tuple(args.engine.split(",")),
         channels=args.channels,
@@ -77,7 +79,7 @@ def run(args: argparse.Namespace) -> int:
     path = Path(args.json) if args.json and args.json != "-" else None
     if path:
         report.check_writable(path)
-    measured = bench.measure(plan, where, kvm=args.kvm)
+    measured = migbench.measure(plan, where, kvm=args.kvm)
     if args.json:
         report.write_json(path, as_json(measured, args.kvm))
     if args.json != "-":
@@ -86,7 +88,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def as_json(measured: bench.Measured, kvm: bool) -> dict[str, Any]:
+def as_json(measured: migbench.Measured, kvm: bool) -> dict[str, Any]:
     """Rows, and where they come from."""
     return {
         "provenance": provenance.of_vms(measured.machine, measured.kernels, kvm=kvm),

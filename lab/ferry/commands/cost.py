@@ -7,7 +7,9 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ferry import cost, machine, provenance, report
+from ferry.bench import cost
+from ferry.results import provenance, report
+from ferry.vm import machine
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -6,14 +6,18 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from ferry import bench, kbuild, machine, packages, paths, plot, provenance, redis, report
+from ferry import packages, paths
+from ferry.bench import migbench, redis
 from ferry.commands.bench import as_json
+from ferry.kernel import kbuild
+from ferry.results import plot, provenance, report
+from ferry.vm import machine
 
 if TYPE_CHECKING:
     from rich.table import Table
 
 # The kernels take turns: a shared host has better and worse seconds.
-PLAN = bench.Plan(rounds=5, runs=1)
+PLAN = migbench.Plan(rounds=5, runs=1)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -29,7 +33,7 @@ def run(args: argparse.Namespace) -> int:
     packages.ensure(["qemu-system-x86", *redis.PACKAGES])
     for flavour in ("vanilla", "ferry"):
         kbuild.build(flavour)
-    measured = bench.measure(PLAN, where)
+    measured = migbench.measure(PLAN, where)
     moved = redis.run(redis.Experiment(), where)
     result = as_json(measured, kvm=False) | {"redis": moved}
     report.write_json(output, result)

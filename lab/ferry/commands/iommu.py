@@ -8,8 +8,11 @@ import statistics
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ferry import iommu, machine, paths, provenance, report
+from ferry import paths
+from ferry.bench import iommu
 from ferry.errors import UsageError
+from ferry.results import provenance, report
+from ferry.vm import machine
 
 if TYPE_CHECKING:
     from rich.table import Table

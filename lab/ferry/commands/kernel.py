@@ -6,7 +6,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from ferry import check, deb, kbuild, series, tree
+from ferry.kernel import check, deb, kbuild, series, tree
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -8,8 +8,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ferry import bench, mmtests, provenance, report, rows
+from ferry.bench import migbench, rows
 from ferry.progress import Step
+from ferry.results import provenance, report
+from ferry.suites import mmtests
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -28,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--engine", default=",".join(plan.engines), metavar="LIST",
-        help=f"of {', '.join(bench.ENGINES)} (default: {','.join(plan.engines)})",
+        help=f"of {', '.join(migbench.ENGINES)} (default: {','.join(plan.engines)})",
     )  # fmt: skip
     parser.add_argument(
         "--json", metavar="FILE", help="write JSON to FILE, or to stdout instead of a table (-)"

@@ -8,7 +8,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ferry import bench, plot, profile, provenance, report, steps
+from ferry.bench import migbench, steps
+from ferry.results import plot, provenance, report
+from ferry.server import profile
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -60,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
         plot.steps(found, picture, f"Instructions per folio, {plan.call}, {plan.size}{how}", origin)
     if args.json != "-":
         for folio in plan.folios:
-            kib = bench.parse_size(folio) // 1024
+            kib = migbench.parse_size(folio) // 1024
             here = [each for each in found if each.folio_kib == kib]
             report.show(_steps(folio + how, here))
             report.show(_functions(folio + how, here, args.functions))

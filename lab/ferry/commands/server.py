@@ -6,7 +6,9 @@ from __future__ import annotations
 import argparse
 from dataclasses import asdict
 
-from ferry import emulator, fit, profile, report
+from ferry.results import report
+from ferry.server import emulator, profile
+from ferry.tables import fit
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -8,10 +8,12 @@ import time
 from pathlib import Path
 from typing import Any
 
-from ferry import emulator, here, profile, provenance, report, runner, tablereport, tables
-from ferry.cell import Cell
+from ferry.bench.cell import Cell
 from ferry.errors import FerryError, UsageError
 from ferry.progress import elapsed, note
+from ferry.results import provenance, report
+from ferry.server import emulator, profile
+from ferry.tables import experiments, here, page, runner
 
 ALL = "all"
 MOST_SHOWN = 20
@@ -19,7 +21,7 @@ MOST_SHOWN = 20
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Which table, where, and how much of it."""
-    parser.add_argument("name", metavar="NAME", help=f"{', '.join(tables.TABLES)}, or {ALL}")
+    parser.add_argument("name", metavar="NAME", help=f"{', '.join(experiments.TABLES)}, or {ALL}")
     parser.add_argument("--profile", default="zen3", metavar="NAME", help=f"{', '.join(profile.names())}")
     parser.add_argument("--quick", action="store_true", help="fewer cells: minutes instead of half an hour")
     parser.add_argument("--twice", action="store_true", help="measure twice; fail unless all is the same")
@@ -34,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print each table and write it into out/, with a plot; then the page with all of them."""
-    wanted = list(tables.TABLES.values()) if args.name == ALL else [tables.get(args.name)]
+    wanted = list(experiments.TABLES.values()) if args.name == ALL else [experiments.get(args.name)]
     server = profile.load(args.profile)
     wall = [table.name for table in wanted if args.here or table.wall_time]
     if args.twice and wall:
@@ -46,27 +48,27 @@ def run(args: argparse.Namespace) -> int:
     if args.here:
         here.check()
     path = Path(args.json) if args.json and args.json != "-" else None
-    for output in filter(None, (path, *(tablereport.place(_about(table, server, args)) for table in wanted))):
+    for output in filter(None, (path, *(page.place(_about(table, server, args)) for table in wanted))):
         report.check_writable(output)
     results = [_one(table, server, args) for table in wanted]
     if args.json:
         report.write_json(path, results[0] if args.name != ALL else {"tables": results})
     if args.json != "-":
-        for made in (*(tablereport.place(result) for result in results), *tablereport.write()):
+        for made in (*(page.place(result) for result in results), *page.write()):
             print(made)
     return 0
 
 
-def _one(table: tables.Table, server: profile.Profile, args: argparse.Namespace) -> dict[str, Any]:
+def _one(table: experiments.Table, server: profile.Profile, args: argparse.Namespace) -> dict[str, Any]:
     """Measure a table, keep it, and show it."""
     begin = time.monotonic()
     result = _measure(table, server, args)
     if args.twice:
         _compare(result, _measure(table, server, args))
     note(f"{table.name}: {elapsed(time.monotonic() - begin)}" + (", two runs the same" * args.twice))
-    report.write_json(tablereport.place(result), result)
+    report.write_json(page.place(result), result)
     if args.json != "-":
-        report.show(tablereport.as_table(result))
+        report.show(page.as_table(result))
     for lacking in result["missing"]:
         note(f"not measured: {lacking}")
     return result
@@ -75,7 +77,7 @@ def _one(table: tables.Table, server: profile.Profile, args: argparse.Namespace)
 def _compare(one: dict[str, Any], other: dict[str, Any]) -> None:
     """Raise FerryError, naming what differs, unless two results have the same figures."""
     differ = [
-        f"{cell['folio_kib']} KiB, {tablereport.engine(cell)}: {key} {cell.get(key)} and {twin.get(key)}"
+        f"{cell['folio_kib']} KiB, {page.engine(cell)}: {key} {cell.get(key)} and {twin.get(key)}"
         for cell, twin in zip(one["cells"], other["cells"], strict=True)
         for key in cell | twin
         if cell.get(key) != twin.get(key)
@@ -87,9 +89,9 @@ def _compare(one: dict[str, Any], other: dict[str, Any]) -> None:
         )
 
 
-def _about(table: tables.Table, server: profile.Profile, args: argparse.Namespace) -> dict[str, Any]:
+def _about(table: experiments.Table, server: profile.Profile, args: argparse.Namespace) -> dict[str, Any]:
     """What a result says beside its figures."""
-    source = tables.published()[table.source]
+    source = experiments.published()[table.source]
     return {
         "table": table.name,
         "title": table.title,
@@ -100,9 +102,9 @@ def _about(table: tables.Table, server: profile.Profile, args: argparse.Namespac
     }
 
 
-def _measure(table: tables.Table, server: profile.Profile, args: argparse.Namespace) -> dict[str, Any]:
-    scale = tables.Scale(quick=args.quick, here=args.here)
-    cells = table.cells(tables.published()[table.source], scale)
+def _measure(table: experiments.Table, server: profile.Profile, args: argparse.Namespace) -> dict[str, Any]:
+    scale = experiments.Scale(quick=args.quick, here=args.here)
+    cells = table.cells(experiments.published()[table.source], scale)
     known: dict[str, Any] = {}
     missing: list[str] = []
     if args.here:
@@ -116,7 +118,7 @@ def _measure(table: tables.Table, server: profile.Profile, args: argparse.Namesp
         machine = machine.one_by_one() if args.one_by_one else machine
         found, kernels = runner.in_vms(cells, machine)
         known = provenance.of_vms(machine, kernels) | {"server": server.summary, **server.parameters()}
-    figures = [each.as_json() for each in tables.compare(table, found)]
+    figures = [each.as_json() for each in experiments.compare(table, found)]
     return {
         **_about(table, server, args),
         "provenance": known,
@@ -125,7 +127,7 @@ def _measure(table: tables.Table, server: profile.Profile, args: argparse.Namesp
     }
 
 
-def _check_channels(table: tables.Table, cells: list[Cell], server: profile.Profile) -> None:
+def _check_channels(table: experiments.Table, cells: list[Cell], server: profile.Profile) -> None:
     most = max(each.channels for each in cells)
     if most > server.dma.channels:
         raise UsageError(

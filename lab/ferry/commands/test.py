@@ -8,7 +8,9 @@ import os
 import subprocess
 import sys
 
-from ferry import emulator, kbuild, paths
+from ferry import paths
+from ferry.kernel import kbuild
+from ferry.server import emulator
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

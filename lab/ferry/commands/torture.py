@@ -7,8 +7,9 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ferry import provenance, report, torture
 from ferry.progress import Step, note
+from ferry.results import provenance, report
+from ferry.suites import torture
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -10,8 +10,12 @@ import sys
 import tempfile
 from pathlib import Path
 
-from ferry import bench, emulator, kbuild, machine, packages, paths, profile, vm
+from ferry import packages, paths
+from ferry.bench import migbench
 from ferry.errors import UsageError
+from ferry.kernel import kbuild
+from ferry.server import emulator, profile
+from ferry.vm import machine, qemu
 
 DAY_S = 86400.0
 DEPTH = 32  # descriptors in flight on each channel: what dcbm has by default
@@ -27,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"one command of busybox or migbench on an emulated server with its DMA channels: "
         f"{', '.join(profile.names())}; in virtual time, or with --cpus in wall time",
     )
-    parser.add_argument("--engine", metavar="NAME", help=f"{', '.join(bench.ENGINES[1:])} (default: none)")
+    parser.add_argument("--engine", metavar="NAME", help=f"{', '.join(migbench.ENGINES[1:])} (default: none)")
     parser.add_argument(
         "--channels", type=int, default=4, help="for dcbm: of softdma, or of the profile's (default: 4)"
     )
@@ -58,12 +62,12 @@ def run(args: argparse.Namespace) -> int:
     packages.ensure(["qemu-system-x86"])
     kernel = kbuild.build(args.kernel)
     if args.kvm:
-        vm.probe_kvm(kernel)
+        qemu.probe_kvm(kernel)
     if not args.command:
         return _shell(kernel, where, setup, args)
     script = f"{setup}cd {shlex.quote(str(Path.cwd()))}\n{shlex.join(args.command)}"
-    job = vm.Job(script, args.timeout, host_root=True, kernel_args=tuple(args.arg))
-    return vm.run(kernel, where, job, kvm=args.kvm, on_output=_print).status
+    job = qemu.Job(script, args.timeout, host_root=True, kernel_args=tuple(args.arg))
+    return qemu.run(kernel, where, job, kvm=args.kvm, on_output=_print).status
 
 
 def _on_server(args: argparse.Namespace) -> int:
@@ -75,22 +79,22 @@ def _on_server(args: argparse.Namespace) -> int:
         )
     emulator.build()
     kernel = kbuild.build(args.kernel)
-    programs = {"bin/migbench": bench.build_migbench()}
-    job = vm.Job(
+    programs = {"bin/migbench": migbench.build_migbench()}
+    job = qemu.Job(
         f"{setup}{shlex.join(args.command)}",
         args.timeout,
         programs=programs,
         kernel_args=tuple(args.arg),
     )
     where = server.as_machine() if args.cpus is None else server.as_threads().with_cpus(args.cpus)
-    return vm.run(kernel, where, job, on_output=_print).status
+    return qemu.run(kernel, where, job, on_output=_print).status
 
 
 def _engine(args: argparse.Namespace) -> str:
     if args.engine is None:
         return ""
-    if args.engine not in bench.ENGINES[1:]:
-        raise UsageError(f"no engine '{args.engine}': choose from {', '.join(bench.ENGINES[1:])}")
+    if args.engine not in migbench.ENGINES[1:]:
+        raise UsageError(f"no engine '{args.engine}': choose from {', '.join(migbench.ENGINES[1:])}")
     if args.kernel == "vanilla":
         raise UsageError("a vanilla kernel has no engines: choose --kernel ferry, or leave out --engine")
     if args.profile and args.engine == "dcbm":
@@ -105,14 +109,14 @@ def _shell(kernel: kbuild.Kernel, where: machine.Machine, setup: str, args: argp
         shell = Path(folder, "shell")
         shell.write_text(shell_script(kernel, setup))
         shell.chmod(0o755)
-        command = vm.vng_command(kernel, where, tuple(args.arg), args.kvm)
+        command = qemu.vng_command(kernel, where, tuple(args.arg), args.kvm)
         return subprocess.run([*command, "--shell", str(shell)]).returncode
 
 
 def shell_script(kernel: kbuild.Kernel, setup: str) -> str:
     """What begins an interactive shell. If the set-up fails it says so, and the shell comes all the same."""
-    library = (vm.GUEST / "lib.sh").read_text()
-    begin = f"{vm.link_modules(kernel)}\nexec 3>&2\n(:\n{setup})\nexec 3>&- bash -i\n"
+    library = (qemu.GUEST / "lib.sh").read_text()
+    begin = f"{qemu.link_modules(kernel)}\nexec 3>&2\n(:\n{setup})\nexec 3>&- bash -i\n"
     return f"#!/bin/sh\n{library}{begin}"
 
 

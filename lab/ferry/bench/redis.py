@@ -9,10 +9,12 @@ import statistics
 from dataclasses import dataclass
 from typing import Any
 
-from ferry import kbuild, packages, vm
+from ferry import packages
 from ferry.errors import FerryError
-from ferry.machine import Machine
+from ferry.kernel import kbuild
 from ferry.progress import Step
+from ferry.vm import qemu
+from ferry.vm.machine import Machine
 
 PACKAGES = ("redis-server", "redis-tools", "numactl")
 TIMEOUT_S = 180.0
@@ -30,7 +32,7 @@ class Experiment:
 
 def script(what: Experiment, flavour: str) -> str:
     """The job for a guest on the host's root."""
-    job = shlex.quote(str(vm.GUEST / "redis_job.py"))
+    job = shlex.quote(str(qemu.GUEST / "redis_job.py"))
     lines = [
         f"step redis on {flavour}",
         # The pages of redis-server are 4K: it turns huge pages off for itself, as Debian ships it.
@@ -60,9 +62,9 @@ def run(what: Experiment, machine: Machine, *, kvm: bool = False) -> dict[str, A
 
 def _on(what: Experiment, machine: Machine, flavour: str, kvm: bool) -> dict[str, Any]:
     kernel = kbuild.build(flavour)
-    job = vm.Job(script(what, flavour), TIMEOUT_S, host_root=True)
+    job = qemu.Job(script(what, flavour), TIMEOUT_S, host_root=True)
     with Step(f"redis on {flavour} ({machine.name})") as progress:
-        result = vm.run(kernel, machine, job, kvm=kvm, on_output=progress.update)
+        result = qemu.run(kernel, machine, job, kvm=kvm, on_output=progress.update)
         if result.status or not result.records:
             raise FerryError(f"redis on {flavour} ended early: {result.output.strip()[-300:]}")
         return check(json.loads(result.records[-1]), flavour)

@@ -15,12 +15,16 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ferry import bench, emulator, kbuild, packages, paths, proc, profile, rows, vm
-from ferry.cell import Cell
+from ferry import packages, paths, proc
+from ferry.bench import migbench, rows
+from ferry.bench.cell import Cell
 from ferry.errors import FerryError, UsageError
-from ferry.kbuild import Kernel
-from ferry.machine import Machine
+from ferry.kernel import kbuild
+from ferry.kernel.kbuild import Kernel
 from ferry.progress import Step
+from ferry.server import emulator, profile
+from ferry.vm import qemu
+from ferry.vm.machine import Machine
 
 PLUGIN = emulator.HERE / "plugin/steps.c"
 CALLS = ("move_pages", "migrate_pages", "mbind")
@@ -85,14 +89,14 @@ class Plan:
             if engine not in ENGINES:
                 raise UsageError(f"no engine '{engine}' to profile: choose from {', '.join(ENGINES)}")
         for folio in self.folios:
-            if folio not in bench.FOLIOS:
-                raise UsageError(f"no folio size '{folio}': choose from {', '.join(bench.FOLIOS)}")
+            if folio not in migbench.FOLIOS:
+                raise UsageError(f"no folio size '{folio}': choose from {', '.join(migbench.FOLIOS)}")
         if self.call not in CALLS:
             raise UsageError(f"no call '{self.call}': choose from {', '.join(CALLS)}")
         channels = profile.load(self.server).dma.channels
         if not 1 <= self.channels <= channels:
             raise UsageError(f"{self.channels} channels: profile {self.server} has 1 to {channels}")
-        bench.parse_size(self.size)
+        migbench.parse_size(self.size)
 
 
 @dataclass(frozen=True)
@@ -214,7 +218,7 @@ def measure(plan: Plan) -> tuple[list[Breakdown], dict[str, str]]:
     plugin = build_plugin()
     flavours = {engine: "vanilla" if engine == rows.VANILLA else "ferry" for engine in plan.engines}
     kernels = {name: kbuild.build(name) for name in dict.fromkeys(flavours.values())}
-    bench.build_migbench()
+    migbench.build_migbench()
     found = [
         _breakdown(plan, kernels[flavours[engine]], plugin, engine, folio)
         for folio in plan.folios
@@ -225,24 +229,24 @@ def measure(plan: Plan) -> tuple[list[Breakdown], dict[str, str]]:
 
 def _breakdown(plan: Plan, kernel: Kernel, plugin: Path, engine: str, folio: str) -> Breakdown:
     server = plan.machine
-    folios = bench.parse_size(plan.size) // bench.parse_size(folio)
+    folios = migbench.parse_size(plan.size) // migbench.parse_size(folio)
     with tempfile.TemporaryDirectory(prefix="steps-", dir=paths.BUILD) as name:
         functions, out = Path(name) / "functions", Path(name) / "counts"
         functions.write_text(table((kernel.build_dir / "System.map").read_text(), plan.call))
         where = replace(server, program=(*server.program, "-plugin", f"{plugin},table={functions},out={out}"))
         programs = {"bin/migbench": paths.ROOT / "bench/migbench"}
-        job = vm.Job(
+        job = qemu.Job(
             script(plan, engine, folio), RUN_S, programs=programs, kernel_args=("nokaslr",), name="profile"
         )
         with Step(f"profile {folio}, {engine}"):
-            result = vm.run(kernel, where, job)
+            result = qemu.run(kernel, where, job)
         text = out.read_text() if out.is_file() else ""
     if result.status or not text:
         raise FerryError(f"nothing was counted for {folio}, {engine}: {result.output.strip()[-200:]}")
     channels = plan.channels if engine == "dcbm" else 0
     _verified(result.records, engine, channels)
     counts = parse(text, _symbols(result.records), folios)
-    return Breakdown(bench.parse_size(folio) // 1024, engine, channels, counts)
+    return Breakdown(migbench.parse_size(folio) // 1024, engine, channels, counts)
 
 
 def _verified(records: Sequence[str], engine: str, channels: int) -> None:

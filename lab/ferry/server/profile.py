@@ -11,8 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ferry import emulator, machine, paths
+from ferry import paths
 from ferry.errors import FerryError, UsageError
+from ferry.server import emulator
+from ferry.vm import machine
 
 FOLDER = paths.ROOT / "server"
 # The PCI slot of the first function; QEMU's own devices are below.

@@ -18,9 +18,10 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from ferry import base, files, paths, proc
+from ferry import files, paths, proc
 from ferry.errors import CommandFailed, FerryError
 from ferry.git import git
+from ferry.kernel import base
 from ferry.progress import Step
 
 APPLIED = "ferry"  # the branch in build/linux

@@ -14,10 +14,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ferry import bench, files, kbuild, ktap, machine, packages, paths, proc, rows, selftests, vm
+from ferry import files, packages, paths, proc
+from ferry.bench import migbench, rows
 from ferry.errors import FerryError, UsageError
-from ferry.kbuild import Kernel
-from ferry.machine import Machine
+from ferry.kernel import kbuild
+from ferry.kernel.kbuild import Kernel
+from ferry.suites import kselftest, ktap
+from ferry.vm import machine, qemu
+from ferry.vm.machine import Machine
 
 # Command lines, as run_vmtests.sh has them. khugepaged.c of 6.12.117 does not compile.
 TESTS = (
@@ -74,7 +78,7 @@ class Plan:
         for test in self.tests:
             if test not in TESTS:
                 raise UsageError(f"no test '{test}': choose from {', '.join(TESTS)}")
-        bench.check_engines(self.engines)
+        migbench.check_engines(self.engines)
 
 
 def build(kernel: Kernel, tests: tuple[str, ...]) -> Path:
@@ -103,7 +107,7 @@ def script(plan: Plan, engine: str, programs: Path) -> str:
             f"for try in $(seq {TRIES}); do",
             f"timeout -k 5 {TEST_S} ./{test} >$WORK/said 2>&1 </dev/null; status=$?",
             f"case $status in 0 | {KSFT_SKIP}) break ;; esac; done",
-            f'{selftests.SHOW} <$WORK/said; echo "| status $status $try" >&3',
+            f'{kselftest.SHOW} <$WORK/said; echo "| status $status $try" >&3',
         ]
     if engine not in (rows.VANILLA, "none"):
         lines.append('echo "copied $(cat $OFFLOAD/migrators/$(cat $OFFLOAD/active)/folios)" >&3')
@@ -123,14 +127,14 @@ def run(plan: Plan, told: Callable[[str], None]) -> tuple[list[Outcome], dict[st
     programs = build(next(iter(kernels.values())), plan.tests)
     limit = BOOT_S + TEST_S * TRIES * len(plan.tests)
     for engine, kernel in kernels.items():
-        job = vm.Job(script(plan, engine, programs), limit, host_root=True, name=f"mm-{engine}")
+        job = qemu.Job(script(plan, engine, programs), limit, host_root=True, name=f"mm-{engine}")
         told(engine)
-        result = vm.run(kernel, plan.machine, job, on_output=told)
+        result = qemu.run(kernel, plan.machine, job, on_output=told)
         here = parse(result.records, engine)
         if len(here) != len(plan.tests):
             raise FerryError(f"{len(here)} of {len(plan.tests)} tests ended on {kernel.release}, {engine}")
         found += here
-        for test, text in selftests.split(result.records).items():
+        for test, text in kselftest.split(result.records).items():
             files.write(log(test, engine), text)
         for record in result.records:
             if record.startswith("copied "):
@@ -146,7 +150,7 @@ def log(test: str, engine: str) -> Path:
 def parse(records: list[str], engine: str) -> list[Outcome]:
     """What a job said of each test that ended."""
     found = []
-    for test, text in selftests.split(records).items():
+    for test, text in kselftest.split(records).items():
         end = _END.search(text)
         if not end:
             continue

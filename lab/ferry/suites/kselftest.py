@@ -7,10 +7,12 @@ import re
 import shlex
 from pathlib import Path
 
-from ferry import files, ktap, packages, paths, proc, vm
+from ferry import files, packages, paths, proc
 from ferry.errors import FerryError
-from ferry.kbuild import Kernel
-from ferry.machine import Machine
+from ferry.kernel.kbuild import Kernel
+from ferry.suites import ktap
+from ferry.vm import qemu
+from ferry.vm.machine import Machine
 
 MODULES = ("softdma", "dcbm", "mtcopy")
 FOLDERS = ("migrate_offload", "migrate_bulk", "migrate_runs")
@@ -77,8 +79,8 @@ def run(kernel: Kernel, machine: Machine, programs: list[Path], *, kunit: bool) 
     """The cases of each suite by its name. Raises DirtyConsole if the kernel complained meanwhile."""
     limit = 120.0 + TEST_S * (len(programs) + kunit)
     args = ("kunit.enable=1",) if kunit else ()
-    job = vm.Job(script(kunit, programs), limit, host_root=True, kernel_args=args)
-    texts = split(vm.run(kernel, machine, job).records)
+    job = qemu.Job(script(kunit, programs), limit, host_root=True, kernel_args=args)
+    texts = split(qemu.run(kernel, machine, job).records)
     for name, text in texts.items():
         files.write(log(machine, name), text)
     return {name: ktap.parse(text) for name, text in texts.items()}

@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 
 from ferry import paths, proc
-from ferry.kbuild import Kernel
+from ferry.kernel.kbuild import Kernel
 
 PATCHES = paths.KERNEL / "patches"
 OWN = paths.KERNEL / "src"

@@ -24,9 +24,10 @@ import tomllib
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ferry import paths, tree
+from ferry import paths
 from ferry.errors import CommandFailed, FerryError
 from ferry.git import git
+from ferry.kernel import tree
 
 BRANCH = "series"
 

@@ -13,10 +13,12 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from ferry import config, emulator, files, paths
+from ferry import files, paths
 from ferry.errors import FerryError
 from ferry.git import git
-from ferry.machine import Machine
+from ferry.kernel import config
+from ferry.server import emulator
+from ferry.vm.machine import Machine
 
 _COMPILER = re.compile(r"\((\S+-?gcc[^()]*(?:\([^()]*\)[^(),]*)?|clang[^,()]*)")
 

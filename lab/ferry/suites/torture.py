@@ -14,10 +14,13 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from ferry import kbuild, ktap, machine, proc, selftests, vm
+from ferry import proc
 from ferry.errors import UsageError
-from ferry.kbuild import Kernel
-from ferry.machine import Machine
+from ferry.kernel import kbuild
+from ferry.kernel.kbuild import Kernel
+from ferry.suites import kselftest, ktap
+from ferry.vm import machine, qemu
+from ferry.vm.machine import Machine
 
 PROGRAM = "torture"
 # Trouble ends the guest at once, and is the end of its log.
@@ -100,7 +103,7 @@ class Plan:
 def run(plan: Plan, show: Callable[[str], None] = lambda line: None) -> Iterator[Outcome]:
     """The outcome of each class, as it comes."""
     kernel = kbuild.build(plan.flavour)
-    program = next(path for path in selftests.build(kernel) if path.name == PROGRAM)
+    program = next(path for path in kselftest.build(kernel) if path.name == PROGRAM)
     for name in _chosen(classes(program), plan.classes):
         outcome = Outcome(name)
         for where in plan.machines:
@@ -122,14 +125,14 @@ def _chosen(known: Sequence[str], wanted: Sequence[str]) -> Iterable[str]:
 
 
 def _boot(kernel: Kernel, where: Machine, program: Path, name: str, seconds: int) -> Outcome:
-    command = f"{shlex.quote(str(program))} -s {seconds} {name} 2>&1 </dev/null | {selftests.SHOW}"
+    command = f"{shlex.quote(str(program))} -s {seconds} {name} 2>&1 </dev/null | {kselftest.SHOW}"
     script = f"cd /dev/shm\nstep {PROGRAM} {name}\necho 'suite {PROGRAM}' >&3\n{command}"
-    job = vm.Job(script, seconds + SPARE_S, host_root=True, name=f"{PROGRAM}-{name}")
+    job = qemu.Job(script, seconds + SPARE_S, host_root=True, name=f"{PROGRAM}-{name}")
     try:
-        records = vm.run(kernel, where, job).records
-    except (vm.LostVM, vm.DirtyConsole) as err:
+        records = qemu.run(kernel, where, job).records
+    except (qemu.LostVM, qemu.DirtyConsole) as err:
         return Outcome(name, complaints=tuple(str(err).splitlines()))
-    text = selftests.split(records)[PROGRAM]
+    text = kselftest.split(records)[PROGRAM]
     # It may have died of wrong bytes itself.
     lost = Outcome(name, mistakes=("it ended without a result; it said:", *text.splitlines()[-5:]))
     return parse(text).get(name, lost)

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from ferry import rows
-from ferry.bench import parse_size
+from ferry.bench import rows
+from ferry.bench.migbench import parse_size
 from ferry.errors import FerryError
 
 PAGE = 4096

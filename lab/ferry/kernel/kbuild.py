@@ -11,8 +11,9 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from ferry import config, files, packages, paths, proc, tree
+from ferry import files, packages, paths, proc
 from ferry.errors import UsageError
+from ferry.kernel import config, tree
 
 PACKAGES = (
     "gcc", "libc6-dev", "make", "git", "bc", "bison", "flex", "libelf-dev", "libssl-dev",

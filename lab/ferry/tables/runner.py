@@ -13,11 +13,14 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 
-from ferry import bench, cell, kbuild, paths, vm
-from ferry.cell import Cell, Found
+from ferry import paths
+from ferry.bench import cell, migbench
+from ferry.bench.cell import Cell, Found
 from ferry.errors import FerryError
-from ferry.machine import Machine
+from ferry.kernel import kbuild
 from ferry.progress import Step
+from ferry.vm import qemu
+from ferry.vm.machine import Machine
 
 # A VM boots in seconds; more cells than that share its boot.
 CELLS_PER_VM = 12
@@ -64,18 +67,18 @@ def in_vms(cells: Sequence[Cell], machine: Machine) -> tuple[list[Found], dict[s
     """
     plan = shards(cells)
     kernels = {name: kbuild.build(name) for name in dict.fromkeys(shard.flavour for shard in plan)}
-    migbench = bench.build_migbench()
+    program = migbench.build_migbench()
     found: dict[int, Found] = {}
     with Step(f"measure {len(cells)} cells in {len(plan)} VMs ({machine.name})") as step:
 
         def measure(shard: Shard, cancelled: threading.Event) -> dict[int, Found]:
-            job = vm.Job(
+            job = qemu.Job(
                 cell.script(shard.cells),
                 shard.limit_s,
-                programs={"bin/migbench": migbench},
+                programs={"bin/migbench": program},
                 name=f"console-{shard.number}",
             )
-            result = vm.run(kernels[shard.flavour], machine, job, cancelled=cancelled)
+            result = qemu.run(kernels[shard.flavour], machine, job, cancelled=cancelled)
             if result.status:
                 raise FerryError(f"a bench ended early: {result.output.strip()[-200:]}")
             return cell.parse(result.records, cells)

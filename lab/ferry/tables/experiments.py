@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ferry.bench import parse_size
-from ferry.cell import PAGE, Cell, Found
+from ferry.bench.cell import PAGE, Cell, Found
+from ferry.bench.migbench import parse_size
 from ferry.errors import UsageError
 
 # What an emulated node has room for. 96M are 48 folios of 2M: as many for each of 1, 2, 4, 8, 12 or 16

@@ -9,9 +9,10 @@ import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from ferry import config, files, kbuild, packages, paths, proc, series, tree
+from ferry import files, packages, paths, proc
 from ferry.errors import CommandFailed, FerryError, UsageError
 from ferry.git import git
+from ferry.kernel import config, kbuild, series, tree
 from ferry.progress import note
 
 _BUILT = ("arch/", "block/", "drivers/", "fs/", "kernel/", "lib/", "mm/")

@@ -9,10 +9,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ferry import emulator, kbuild, packages, paths, proc, rows, vm
+from ferry import packages, paths, proc
+from ferry.bench import rows
 from ferry.errors import FerryError, UsageError
-from ferry.machine import Machine
+from ferry.kernel import kbuild
 from ferry.progress import Step
+from ferry.server import emulator
+from ferry.vm import qemu
+from ferry.vm.machine import Machine
 
 # vanilla is the kernel without Ferry; none is Ferry's kernel with nothing active.
 ENGINES = (rows.VANILLA, "none", "cpu", "mtcopy", "dcbm")
@@ -129,7 +133,7 @@ def measure(plan: Plan, machine: Machine, *, kvm: bool = False) -> Measured:
     kernels = {name: kbuild.build(name) for name in flavours}
     migbench = build_migbench()
     if kvm:
-        vm.probe_kvm(kernels[flavours[0]])
+        qemu.probe_kvm(kernels[flavours[0]])
     found: list[rows.Row] = []
     for number in range(1, plan.rounds + 1):
         of = f", round {number} of {plan.rounds}" if plan.rounds > 1 else ""
@@ -138,9 +142,9 @@ def measure(plan: Plan, machine: Machine, *, kvm: bool = False) -> Measured:
             limit = BOOT_S + count * (
                 ROW_S + parse_size(plan.size) / SIZES["G"] * plan.runs * SECONDS_PER_GIB
             )
-            job = vm.Job(script(plan, name), limit, programs={"bin/migbench": migbench})
+            job = qemu.Job(script(plan, name), limit, programs={"bin/migbench": migbench})
             with Step(f"measure {name} ({machine.name}{of})") as progress:
-                result = vm.run(kernel, machine, job, kvm=kvm, on_output=progress.update)
+                result = qemu.run(kernel, machine, job, kvm=kvm, on_output=progress.update)
             here = parse(result.records, plan)
             if result.status or len(here) < count:
                 raise FerryError(f"the bench on {name} ended early: {result.output.strip()[-200:]}")

@@ -17,10 +17,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ferry import bench, cell, files, paths, proc, rows, vm
-from ferry.cell import Cell, Found
+from ferry import files, paths, proc
+from ferry.bench import cell, migbench, rows
+from ferry.bench.cell import Cell, Found
 from ferry.errors import CommandFailed, FerryError
 from ferry.progress import note
+from ferry.vm import qemu
 
 OFFLOAD = Path("/sys/kernel/mm/migrate_offload")
 NODES = Path("/sys/devices/system/node")
@@ -38,21 +40,21 @@ class Outcome:
 
 def job(script: str) -> str:
     """A script between what keeps the machine's settings and what puts them back."""
-    library = "".join((vm.GUEST / name).read_text() for name in ("lib.sh", "here.sh"))
+    library = "".join((qemu.GUEST / name).read_text() for name in ("lib.sh", "here.sh"))
     return f"{library}\nkeep\n{script}\n"
 
 
 def measure(cells: Sequence[Cell]) -> Outcome:
     """Measure the cells that this machine can have. Raises FerryError."""
     check()
-    migbench = bench.build_migbench()
+    program = migbench.build_migbench()
     on_dma = any(each.channels for each in cells)
-    channels = _channels(_run("count_dma", "count DMA channels", migbench)) if on_dma else 0
+    channels = _channels(_run("count_dma", "count DMA channels", program)) if on_dma else 0
     able, missing = split(cells, channels, room())
     if not able:
         raise FerryError(f"this machine can have none of the cells: {missing[0][1]}")
     numbered = sorted(((i, each) for i, each in enumerate(able)), key=lambda each: cell.key(each[1]))
-    records = _run(cell.script(numbered), f"measure {len(able)} cells on this machine", migbench)
+    records = _run(cell.script(numbered), f"measure {len(able)} cells on this machine", program)
     found = cell.parse(records, able)
     return Outcome([found[i] for i in range(len(able))], missing)
 

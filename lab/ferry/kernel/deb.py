@@ -16,8 +16,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from ferry import config, files, kbuild, packages, paths, series, tree
+from ferry import files, packages, paths
 from ferry.errors import FerryError
+from ferry.kernel import config, kbuild, series, tree
 from ferry.progress import note
 
 PACKAGES = (*kbuild.PACKAGES, "dpkg-dev", "debhelper", "rsync", "cpio", "fakeroot")

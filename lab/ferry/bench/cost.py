@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from ferry import bench, rows
-from ferry.machine import Machine
+from ferry.bench import migbench, rows
+from ferry.vm.machine import Machine
 
 # Engine and the most that it may add to vanilla, in percent.
 LIMITS = {"none": 0.5, "cpu": 2.0}
@@ -56,6 +56,6 @@ def costs(measured: Sequence[rows.Row]) -> list[Cost]:
 
 def measure(machine: Machine, folios: tuple[str, ...] = ("4K", "2M")) -> tuple[list[Cost], dict[str, str]]:
     """Count on one virtual CPU; every run gives the same figures."""
-    plan = bench.Plan(folios=folios, engines=(rows.VANILLA, *LIMITS), latency=False)
-    measured = bench.measure(plan, machine)
+    plan = migbench.Plan(folios=folios, engines=(rows.VANILLA, *LIMITS), latency=False)
+    measured = migbench.measure(plan, machine)
     return costs(measured.rows), measured.kernels

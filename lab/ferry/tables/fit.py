@@ -14,10 +14,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from ferry import runner, tables
-from ferry.bench import parse_size
-from ferry.cell import Cell
-from ferry.profile import Dma, Profile
+from ferry.bench.cell import Cell
+from ferry.bench.migbench import parse_size
+from ferry.server.profile import Dma, Profile
+from ferry.tables import experiments, runner
 
 # The rows that are fitted, and how much each counts. A copy of such a folio is one descriptor for certain,
 # and one of 2M is what the engine itself can do. What lies between seems to be cut into pages where it was
@@ -83,7 +83,7 @@ def search(shape: Dma, loss: Callable[[Dma], float]) -> Dma:
 
 def run(server: Profile) -> Fit:
     """Measure, fit, measure again."""
-    known = tables.published()["v5"]["throughput"]
+    known = experiments.published()["v5"]["throughput"]
     channels = [int(each) for each in known["dma"]]
     posted = {
         (folio, each): known["dma"][str(each)][i] / known["vanilla"][i]
@@ -93,17 +93,17 @@ def run(server: Profile) -> Fit:
     base = {
         folio: ns
         for (folio, _), ns in _measure(
-            server, tables.throughput_cells(known["folios"], [], ["vanilla"])
+            server, experiments.throughput_cells(known["folios"], [], ["vanilla"])
         ).items()
     }
     other = {
         (folio, n): ns - copy_ns(server.dma, parse_size(folio), n)
         for (folio, n), ns in _measure(
-            server, tables.throughput_cells(list(WEIGHT), channels, ["dma"])
+            server, experiments.throughput_cells(list(WEIGHT), channels, ["dma"])
         ).items()
     }
     dma = search(server.dma, partial(_loss, posted, base, other))
-    everything = tables.throughput_cells(known["folios"], channels, ["dma"])
+    everything = experiments.throughput_cells(known["folios"], channels, ["dma"])
     real = _measure(replace(server, dma=dma), everything)
     residuals = [Residual(*key, base[key[0]] / real[key], posted[key]) for key in posted]
     return Fit(dma, residuals)

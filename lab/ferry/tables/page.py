@@ -15,7 +15,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ferry import files, paths, provenance, report, tables
+from ferry import files, paths
+from ferry.results import provenance, report
+from ferry.tables import experiments
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -127,7 +129,7 @@ def as_table(result: Json) -> Table:
 
 def write(folder: Path = paths.OUT) -> list[Path]:
     """A plot for each result in a folder, and the page with all of them."""
-    found = [path for name in tables.TABLES for path in sorted(folder.glob(f"table-{name}*.json"))]
+    found = [path for name in experiments.TABLES for path in sorted(folder.glob(f"table-{name}*.json"))]
     made, parts = [], []
     for kept in found:
         result = json.loads(kept.read_text())

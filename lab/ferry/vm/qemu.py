@@ -17,10 +17,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TextIO
 
-from ferry import console, initramfs, packages, paths, proc, progress, races
+from ferry import packages, paths, proc, progress
 from ferry.errors import FerryError
-from ferry.kbuild import Kernel
-from ferry.machine import Machine
+from ferry.kernel.kbuild import Kernel
+from ferry.vm import console, initramfs, races
+from ferry.vm.machine import Machine
 
 OnOutput = Callable[[str], None]
 

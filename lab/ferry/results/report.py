@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from ferry import files
+from ferry.bench.rows import VANILLA, Row
 from ferry.errors import UsageError
-from ferry.rows import VANILLA, Row
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -10,10 +10,12 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ferry import kbuild, machine, packages, paths, proc, vm
+from ferry import packages, paths, proc
 from ferry.errors import FerryError
-from ferry.kbuild import Kernel
+from ferry.kernel import kbuild
+from ferry.kernel.kbuild import Kernel
 from ferry.progress import Step
+from ferry.vm import machine, qemu
 
 FLAVOURS = ("vanilla", "ferry")
 MODULE = "bench/iommu_bench.ko"
@@ -156,8 +158,8 @@ def build_stress(kernel: Kernel) -> Path:
 
 
 def script(lines: Sequence[str]) -> str:
-    """A job with the functions of guest/iommu.sh."""
-    return "\n".join([(vm.GUEST / "iommu.sh").read_text(), *lines])
+    """A job with the functions of vm/guest/iommu.sh."""
+    return "\n".join([(qemu.GUEST / "iommu.sh").read_text(), *lines])
 
 
 def count_script(iova_gib: int) -> str:
@@ -216,7 +218,7 @@ def parse(records: Sequence[str]) -> Seen:
 def _boot(kernel: Kernel, where: machine.Machine, job: str, limit_s: float) -> Seen:
     programs = {MODULE: build_module(kernel), STRESS: build_stress(kernel)}
     with Step(f"measure {kernel.flavour} ({where.name})") as progress:
-        result = vm.run(kernel, where, vm.Job(job, limit_s, programs=programs), on_output=progress.update)
+        result = qemu.run(kernel, where, qemu.Job(job, limit_s, programs=programs), on_output=progress.update)
     if result.status:
         raise FerryError(f"the job on {kernel.flavour} ended early: {result.output.strip()[-200:]}")
     return parse(result.records)

@@ -8,9 +8,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ferry import files, report
-from ferry.rows import Row
-from ferry.steps import STEPS, Breakdown
+from ferry import files
+from ferry.bench.rows import Row
+from ferry.bench.steps import STEPS, Breakdown
+from ferry.results import report
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
