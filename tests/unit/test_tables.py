@@ -17,7 +17,7 @@ from ferry.commands import table as table_command
 from ferry.errors import FerryError, UsageError
 from ferry.results import report
 from ferry.server import profile
-from ferry.tables import experiments, page, runner
+from ferry.tables import experiments, fit, page, runner
 from ferry.tables.experiments import Scale
 
 ROW = rows.Row(
@@ -201,8 +201,30 @@ def test_json_leaves_out_what_does_not_apply() -> None:
 def test_residual_is_shown_beside_the_posted_ratio() -> None:
     result = _result()
     dma = result["cells"][1]
-    assert page.residual(dma) == "-7 %"
+    assert page.residual(dma) == "-7 % fitted"
     assert [name for name, _ in page.columns(result)][-1] == "residual"
+
+
+def test_fitted_and_predicted_misfits_are_apart() -> None:
+    def one(engine: str, ratio: float, **more: Any) -> dict[str, Any]:
+        return {"engine": engine, "ratio": ratio, "published_ratio": 2.0, **more}
+
+    cells = [one("dma", 2.1, fitted=True), one("dma", 1.0), one("dma", 3.0), one("vanilla", 1.8)]
+    assert page.residuals({"cells": cells}) == {
+        "residuals, fitted": "1 cells, half within 5 %, from +5 to +5 %",
+        "residuals, predicted": "2 cells, half within 50 %, from -50 to +50 %",
+        "residuals, vanilla": "1 cells, half within 10 %, from -10 to -10 %",
+    }
+
+
+def test_only_the_rows_of_the_fit_are_fitted() -> None:
+    table = experiments.get("v5-throughput")
+    known = experiments.published()["v5"]
+    fitted = {one.folio for one in _cells("v5-throughput", False) if table.published(known, one).fitted}
+    assert fitted == set(fit.WEIGHT)
+    assert not table.published(known, Cell("vanilla", "2M", 48)).fitted
+    batch = experiments.get("v5-batch")
+    assert not any(batch.published(known, one).fitted for one in _cells("v5-batch", False))
 
 
 def test_report_is_one_file_with_all_tables(tmp_path: Path) -> None:

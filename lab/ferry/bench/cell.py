@@ -105,6 +105,7 @@ class Found:
     cycles: tuple[float, float] | None = None  # of migrate_pages() per page; of its copies, 0 if not known
     ratio: float | None = None  # to vanilla, in the same run
     published_ratio: float | None = None
+    fitted: bool = False  # the engine was fitted to that ratio
     published_first_us: float | None = None
     published_share: float | None = None  # of the copies in migrate_pages()
     published_access: dict[str, float] | None = None  # some of what access has
@@ -124,6 +125,7 @@ class Found:
             "gbps": self.row.gbps,
             "ratio": self.ratio,
             "published_ratio": self.published_ratio,
+            "fitted": self.fitted or None,
             "first_folio_us": self.row.first_folio_us,
             "published_first_folio_us": self.published_first_us,
             "inaccessible_us": away or None,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""move memory with every engine, then a running redis: one table, out/demo.json, out/demo.png"""
+"""move memory with every engine, a running redis, and by 16 DMA channels: out/demo.json, out/demo.png"""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from ferry.bench import migbench, redis
 from ferry.commands.bench import as_json
 from ferry.kernel import kbuild
 from ferry.results import plot, provenance, report
+from ferry.server import emulator, profile
+from ferry.tables import experiments, page, runner
 from ferry.vm import machine
 
 if TYPE_CHECKING:
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
 
 # The kernels take turns: a shared host has better and worse seconds.
 PLAN = migbench.Plan(rounds=5, runs=1)
+SERVER = "zen3"
+FOLIOS = ("64K", "2M")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -35,14 +39,33 @@ def run(args: argparse.Namespace) -> int:
         kbuild.build(flavour)
     measured = migbench.measure(PLAN, where)
     moved = redis.run(redis.Experiment(), where)
-    result = as_json(measured, kvm=False) | {"redis": moved}
+    headline = _on_the_server()
+    result = as_json(measured, kvm=False) | {"redis": moved, "headline": headline}
     report.write_json(output, result)
     title = f"{where.cpus} emulated CPUs, {PLAN.size} per run, Linux {measured.kernels['ferry']}"
     plot.draw(measured.rows, picture, title, provenance.short(result["provenance"]))
     report.show(report.table(measured.rows, f"Moved from node 0 to node 1: {title}"))
     report.show(_redis_table(moved))
+    report.show(page.as_table(headline))
     print(f"{output}\n{picture}")
     return 0
+
+
+def _on_the_server() -> dict[str, Any]:
+    """What the channels of the emulated server give: a part of v5-throughput, in virtual time."""
+    server, table = profile.load(SERVER), experiments.get("v5-throughput")
+    cells = experiments.throughput_cells(FOLIOS, [server.dma.channels], ("vanilla", "dma", "ferry"))
+    emulator.build()
+    where = server.as_machine()
+    found, kernels = runner.in_vms(cells, where)
+    return {
+        "table": "headline",
+        "title": "the earlier design (dma) and Ferry on the server's engine",
+        "profile": server.name,
+        "quick": False,
+        "provenance": provenance.of_vms(where, kernels) | server.parameters(),
+        "cells": [each.as_json() for each in experiments.compare(table, found)],
+    }
 
 
 def _redis_table(moved: dict[str, Any]) -> Table:

@@ -69,6 +69,8 @@ def _one(table: experiments.Table, server: profile.Profile, args: argparse.Names
     report.write_json(page.place(result), result)
     if args.json != "-":
         report.show(page.as_table(result))
+    for kind, found in page.residuals(result).items():
+        note(f"{result['table']}: {kind}: {found}")
     for lacking in result["missing"]:
         note(f"not measured: {lacking}")
     return result

@@ -6,7 +6,7 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ferry import files
 from ferry.bench.rows import Row
@@ -51,6 +51,47 @@ def _bars(axes: Axes, rows: Sequence[Row], value: Callable[[Row], float | None])
     axes.set_xticks([i + 0.4 - width / 2 for i in range(len(folios))], [report.size(f) for f in folios])
     axes.set_xlabel("folio size")
     axes.spines[["top", "right"]].set_visible(False)
+
+
+def trade(cells: Sequence[dict[str, Any]], path: Path, title: str, origin: str) -> None:
+    """Write a PNG with throughput over the 99th percentile of inaccessible time, a point per cell."""
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(figsize=(9, 5), layout="constrained")
+    kinds = (("vanilla", "vanilla", "s"), ("dma", "the earlier design", "X"), ("ferry", "Ferry", "*"))
+    for i, folio in enumerate(dict.fromkeys(cell["folio_kib"] for cell in cells)):
+        here = {cell["engine"]: cell for cell in cells if cell["folio_kib"] == folio}
+        points = {name: (here[name]["inaccessible_us"]["p99"], here[name]["ratio"]) for name, _, _ in kinds}
+        for end in ("dma", "ferry"):
+            style = "-" if end == "ferry" else ":"
+            axes.plot(*zip(points["vanilla"], points[end], strict=True), f"C{i}{style}", linewidth=1)
+        for name, _, marker in kinds:
+            axes.scatter(*points[name], marker=marker, color=f"C{i}", s=160 if name == "ferry" else 60)
+        axes.annotate(
+            report.size(folio),
+            points["ferry"],
+            (-10, 4),
+            textcoords="offset points",
+            ha="right",
+            color=f"C{i}",
+        )
+    for _, label, marker in kinds:
+        axes.scatter([], [], marker=marker, color="black", s=60, label=label)
+    axes.set_xscale("log")
+    axes.set_ylim(bottom=0)
+    axes.set_xlabel("out of reach, 99th percentile [us]: better to the left")
+    axes.set_ylabel("throughput, vanilla = 1: better upwards")
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(loc="upper right", frameon=False)
+    figure.suptitle(title)
+    figure.supxlabel(origin, fontsize="x-small", color="grey")
+    out = io.BytesIO()
+    figure.savefig(out, format="png", dpi=120, metadata={"Software": None})
+    pyplot.close(figure)
+    files.write_bytes(path, out.getvalue())
 
 
 def steps(found: Sequence[Breakdown], path: Path, title: str, origin: str) -> None:

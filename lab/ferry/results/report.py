@@ -58,7 +58,12 @@ def size(kib: int) -> str:
 
 def engine(row: Row) -> str:
     """An engine as the table names it."""
-    return f"{row.engine} x{row.channels}" if row.channels else row.engine
+    return engine_name(row.engine, row.channels)
+
+
+def engine_name(name: str, channels: int) -> str:
+    """An engine, and of how many channels if it has any."""
+    return f"{name} x{channels}" if channels else name
 
 
 def _us(value: float | None) -> str:

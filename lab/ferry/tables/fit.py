@@ -22,7 +22,7 @@ from ferry.tables import experiments, runner
 # The rows that are fitted, and how much each counts. A copy of such a folio is one descriptor for certain,
 # and one of 2M is what the engine itself can do. What lies between seems to be cut into pages where it was
 # posted; see docs/server.md.
-WEIGHT = {"2M": 10.0, "4K": 1.0}
+WEIGHT = dict(zip(experiments.FITTED, (10.0, 1.0), strict=True))
 # Where the parameters are looked for.
 BOUNDS = {
     "channel_mb_s": (100, 20_000),

@@ -10,8 +10,9 @@ import base64
 import html
 import io
 import json
+import statistics
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -62,10 +63,32 @@ def engine(cell: Json) -> str:
 
 
 def residual(cell: Json) -> str:
-    """How much more than published."""
-    if cell["engine"] in BASES or "published_ratio" not in cell or "ratio" not in cell:
-        return ""
-    return f"{(cell['ratio'] / cell['published_ratio'] - 1) * 100:+.0f} %"
+    """How much more than published, and whether the engine was fitted to that."""
+    percent = _residual(cell)
+    return "" if percent is None else f"{percent:+.0f} %{' fitted' * cell.get('fitted', False)}"
+
+
+def _residual(cell: Json) -> float | None:
+    """In percent; None if nothing was published, or it is what all others are compared with."""
+    if "published_ratio" not in cell or "ratio" not in cell:
+        return None
+    if cell["engine"] in BASES and cell["published_ratio"] == 1:
+        return None
+    return float(cell["ratio"] / cell["published_ratio"] - 1) * 100
+
+
+def residuals(result: Json) -> dict[str, str]:
+    """The misfits of a table, of fitted cells, of predicted ones and of vanilla's, each by itself."""
+    groups: dict[str, list[float]] = {}
+    for cell in result["cells"]:
+        if (percent := _residual(cell)) is not None:
+            kind = "fitted" if cell.get("fitted") else "predicted"
+            groups.setdefault(cell["engine"] if cell["engine"] in BASES else kind, []).append(percent)
+    return {
+        f"residuals, {kind}": f"{len(found)} cells, half within {statistics.median(map(abs, found)):.0f} %, "
+        f"from {min(found):+.0f} to {max(found):+.0f} %"
+        for kind, found in sorted(groups.items())
+    }
 
 
 def _ratio(value: float | None) -> str:
@@ -127,18 +150,21 @@ def as_table(result: Json) -> Table:
     return found
 
 
-def write(folder: Path = paths.OUT) -> list[Path]:
-    """A plot for each result in a folder, and the page with all of them."""
+def write(
+    folder: Path = paths.OUT, into: Path | None = None, pictures: Container[str] | None = None
+) -> list[Path]:
+    """The page with all results in a folder, and the plots of those that are named, or of all."""
     found = [path for name in experiments.TABLES for path in sorted(folder.glob(f"table-{name}*.json"))]
     made, parts = [], []
     for kept in found:
         result = json.loads(kept.read_text())
         picture = _picture(result)
-        path = kept.with_suffix(".png")
-        files.write_bytes(path, picture)
-        made.append(path)
+        path = (into or folder) / f"{kept.stem}.png"
+        if pictures is None or path.name in pictures:
+            files.write_bytes(path, picture)
+            made.append(path)
         parts.append(_section(result, picture))
-    page = folder / "tables.html"
+    page = (into or folder) / "tables.html"
     files.write(page, _PAGE.replace("@BODY@", "\n".join(parts)))
     return [*made, page]
 
@@ -166,7 +192,8 @@ def _picture(result: Json) -> bytes:
     for part, folio in zip(axes[0], folios, strict=True):
         cells = [cell for cell in result["cells"] if cell["folio_kib"] == folio and "ratio" in cell]
         draw(part, cells, where)
-        part.set_title(f"{report.size(folio)} folios")
+        fitted = any(cell.get("fitted") for cell in cells)
+        part.set_title(f"{report.size(folio)} folios{', fitted' * fitted}")
         part.spines[["top", "right"]].set_visible(False)
     axes[0][0].set_ylabel(f"throughput, {'none' if _here(result) else 'vanilla'} = 1")
     figure.supxlabel(provenance.short(result["provenance"]), fontsize="x-small", color="grey")
@@ -263,7 +290,8 @@ Compare ratios to vanilla, never GB/s, with another machine.
 remap), made by Ferry's own kernel with such settings; <b>ferry</b> is Ferry as it is set by default;
 <b>cpu</b> copies each batch with the CPU. A machine that was measured itself
 has no vanilla: <b>none</b> is Ferry's kernel without an engine, which batches page tables.
-"Residual" is how much the measured ratio exceeds the published one.
+"Residual" is how much the measured ratio exceeds the published one; where it says "fitted", the engine's
+parameters were chosen to make it small, everywhere else it tests them.
 Every byte that was moved was verified.</p>
 @BODY@
 </body></html>
@@ -312,6 +340,7 @@ def _facts(result: Json) -> str:
         "command": command,
         **kernels,
         **known,
+        **residuals(result),
         "not measured": "; ".join(result["missing"]) or "nothing",
     }
     items = "".join(

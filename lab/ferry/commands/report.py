@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: GPL-2.0
+"""write the figures, pictures and tables of README and docs from the results kept in docs/results"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+from pathlib import Path
+
+from ferry import files, paths
+from ferry.errors import FerryError
+from ferry.progress import note
+from ferry.results import figures, plot, provenance
+from ferry.tables import page
+
+DOCS = paths.ROOT / "docs"
+PICTURES = ("table-v5-throughput.png", "table-v5-batch.png")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Which results, and whether to write at all."""
+    how = parser.add_mutually_exclusive_group()
+    how.add_argument(
+        "--keep", action="store_true", help="first keep what was measured into out/, as docs/results"
+    )
+    how.add_argument(
+        "--check", action="store_true", help="write nothing; fail if a page has figures of its own"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Write what differs, and name it."""
+    kept = figures.Kept()
+    if args.keep:
+        keep()
+    if args.check:
+        wrong = [path for path in figures.PAGES if path.read_text() != figures.fill(path.read_text(), kept)]
+        if wrong:
+            names = ", ".join(str(path.relative_to(paths.ROOT)) for path in wrong)
+            raise FerryError(f"not the figures of docs/results: {names}; run: ./ferry report")
+        return 0
+    for path in figures.PAGES:
+        if files.write(path, figures.fill(path.read_text(), kept)):
+            print(path)
+    print(_headline(kept))
+    for made in page.write(kept.folder, DOCS, PICTURES):
+        print(made)
+    return 0
+
+
+def _headline(kept: figures.Kept) -> Path:
+    """The picture that README begins with: what the server's channels give, and what it costs."""
+    result = kept.load("table-v5-throughput")
+    cells = [cell for cell in result["cells"] if cell.get("channels", figures.MOST) == figures.MOST]
+    path = DOCS / "headline.png"
+    title = f"Moving memory by {figures.MOST} DMA channels, emulated server, by size of folio"
+    plot.trade(cells, path, title, provenance.short(result["provenance"]))
+    return path
+
+
+def keep() -> None:
+    """Copy the results that out/ has. Raises FerryError if one is of files that no commit has."""
+    found = [paths.OUT / f"{name}.json" for name in figures.COMMANDS]
+    found += sorted(path for path in paths.OUT.glob("table-*.json") if path not in found)
+    figures.FOLDER.mkdir(exist_ok=True)
+    for path in found:
+        if not path.is_file():
+            note(f"not measured since: {path.stem}")
+            continue
+        result = json.loads(path.read_text())
+        if result.get("quick") or result.get("profile", "zen3") != "zen3":
+            continue
+        if result["provenance"]["commit"].endswith("-changed"):
+            raise FerryError(f"{path} was measured with changes that no commit has: commit, measure again")
+        shutil.copy(path, figures.FOLDER / path.name)
+        if (picture := path.with_suffix(".png")).is_file() and path.stem == "demo":
+            shutil.copy(picture, DOCS / picture.name)

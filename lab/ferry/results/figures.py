@@ -1,0 +1,298 @@
+# SPDX-License-Identifier: GPL-2.0
+"""The figures of README and docs, written from kept results between two comments, never by hand.
+
+A page says <!-- figures: NAME --> before such a block and <!-- end of figures --> after it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ferry import paths
+from ferry.errors import FerryError
+from ferry.results import report
+
+Json = dict[str, Any]
+
+FOLDER = paths.ROOT / "docs/results"
+PAGES = (paths.ROOT / "README.md", *sorted((paths.ROOT / "docs").glob("*.md")))
+# Each result that is kept, and the command that measures it into out/.
+NO_ENGINE = "bench --machine icount --folio 4K,16K,64K,256K,1M,2M --engine vanilla,none,cpu --runs 1"
+PROFILE = "profile --folio 4K,16K,64K,1M --engine vanilla,none,dcbm"
+COMMANDS = {
+    "demo": "make demo",
+    "no-engine": f"./ferry {NO_ENGINE} --json out/no-engine.json",
+    "profile": f"./ferry {PROFILE} --json out/profile.json",
+    **{f"table-{name}": f"./ferry table {name}" for name in ("v5-throughput", "v5-batch", "userspace")},
+}
+_BLOCK = re.compile(r"(<!-- figures: ([a-z0-9-]+) -->\n).*?(\n?<!-- end of figures -->)", re.S)
+MOST = 16  # channels of the emulated server
+
+
+@dataclass(frozen=True)
+class Kept:
+    """The results of a folder."""
+
+    folder: Path = FOLDER
+
+    def load(self, name: str) -> Json:
+        """A result by its name; raises FerryError that says how to measure it."""
+        path = self.folder / f"{name}.json"
+        if not path.is_file():
+            raise FerryError(f"{path} is not there: run '{COMMANDS[name]}', then './ferry report --keep'")
+        found: Json = json.loads(path.read_text())
+        return found
+
+
+def fill(text: str, kept: Kept) -> str:
+    """A page with all its blocks written anew. Raises FerryError for one that nobody knows."""
+
+    def block(found: re.Match[str]) -> str:
+        if found[2] not in BLOCKS:
+            raise FerryError(f"no figures '{found[2]}': there are {', '.join(BLOCKS)}")
+        return found[1] + BLOCKS[found[2]](kept) + "\n" + found[3].lstrip("\n")
+
+    return _BLOCK.sub(block, text)
+
+
+# --- how figures are written ---
+
+
+def _folio(kib: int) -> str:
+    return f"{kib // 1024} MiB" if kib % 1024 == 0 else f"{kib} KiB"
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _away(cell: Json) -> str:
+    away = cell["inaccessible_us"]
+    return f"{away['p50']:,.0f} / {away['p99']:,.0f}"
+
+
+def _origin(result: Json) -> str:
+    """When and of what: for the sentence beside a table."""
+    known = result["provenance"]
+    return f"{known['date'][:10]}, commit {known['commit'].removesuffix('-changed')}"
+
+
+def _release(result: Json) -> str:
+    releases = (each["release"].partition("-")[0] for each in result["provenance"]["kernels"].values())
+    return ", ".join(dict.fromkeys(releases))
+
+
+# --- v5-throughput ---
+
+
+def _throughput(kept: Kept, engine: str, channels: int | None = None) -> dict[int, Json]:
+    """Cells of an engine by folio size, and of so many channels."""
+    cells = kept.load("table-v5-throughput")["cells"]
+    return {
+        cell["folio_kib"]: cell
+        for cell in cells
+        if cell["engine"] == engine and (channels is None or cell.get("channels") == channels)
+    }
+
+
+def _headline(kept: Kept) -> str:
+    cells = _throughput(kept, "ferry", MOST)
+    parts = [f"{_folio(kib)} {cell['ratio']:.1f}" for kib, cell in cells.items()]
+    vanilla, all_of_ferry = _throughput(kept, "vanilla"), kept.load("table-v5-throughput")["cells"]
+    later = [
+        cell
+        for cell in all_of_ferry
+        for key in ("p50", "p99")
+        if cell["engine"] == "ferry"
+        and cell["inaccessible_us"][key] > vanilla[cell["folio_kib"]]["inaccessible_us"][key]
+    ]
+    count = sum(cell["engine"] == "ferry" for cell in all_of_ferry)
+    away = f"in {len(later)} of {count} cells for longer" if later else "in every cell for a shorter time"
+    return (
+        f"With {MOST} channels folios move so many times as fast as on vanilla: {', '.join(parts)}; "
+        f"and {away} than on vanilla they are out of reach, at the median and at the 99th percentile. "
+        f"At 2 MiB the first is usable after {cells[2048]['first_folio_us']:,.0f} us, "
+        f"on vanilla after {vanilla[2048]['first_folio_us']:,.0f}."
+    )
+
+
+def _defaults(kept: Kept) -> str:
+    vanilla = _throughput(kept, "vanilla")
+    few, many = _throughput(kept, "ferry", 1), _throughput(kept, "ferry", MOST)
+    rows = [
+        [report.size(kib), name, f"{cell['ratio']:.2f}", f"{cell['first_folio_us']:,.0f}", _away(cell)]
+        for kib in vanilla
+        for name, cell in (("vanilla", vanilla[kib]), ("1 channel", few[kib]), ("16 channels", many[kib]))
+    ]
+    head = ("folios", "engine", "ratio", "first folio, us", "inaccessible, median / 99th, us")
+    return f"{_origin(kept.load('table-v5-throughput'))}:\n\n{_table(head, rows)}"
+
+
+def _channels(kept: Kept) -> list[int]:
+    cells = kept.load("table-v5-throughput")["cells"]
+    return sorted({cell["channels"] for cell in cells if "channels" in cell})
+
+
+def _fit(kept: Kept) -> str:
+    channels = _channels(kept)
+    dma = [_throughput(kept, "dma", each)[2048] for each in channels]
+    ferry = [_throughput(kept, "ferry", each)[2048] for each in channels]
+    rows = [
+        ["posted", *(f"{cell['published_ratio']:.2f}" for cell in dma)],
+        ["the same, emulated", *(f"{cell['ratio']:.2f}" for cell in dma)],
+        ["residual", *(f"{(cell['ratio'] / cell['published_ratio'] - 1) * 100:+.0f} %" for cell in dma)],
+        ["Ferry, emulated", *(f"{cell['ratio']:.2f}" for cell in ferry)],
+    ]
+    return _table(_by_channels("2M folios, ratio to vanilla", channels), rows)
+
+
+def _by_channels(first: str, channels: Sequence[int]) -> list[str]:
+    return [first, f"{channels[0]} channel", *map(str, channels[1:])]
+
+
+def _ferry(kept: Kept) -> str:
+    channels = _channels(kept)
+    cpu = _throughput(kept, "cpu")
+    rows = [
+        [
+            report.size(kib),
+            *(f"{_throughput(kept, 'ferry', each)[kib]['ratio']:.2f}" for each in channels),
+            f"{cell['ratio']:.2f}",
+        ]
+        for kib, cell in cpu.items()
+    ]
+    head = [*_by_channels("Ferry, emulated, ratio to vanilla", channels), "the CPU copies"]
+    return _table(head, rows)
+
+
+# --- v5-batch and userspace ---
+
+
+def _batches(kept: Kept) -> str:
+    cells = [
+        cell
+        for cell in kept.load("table-v5-batch")["cells"]
+        if cell["folio_kib"] == 2048 and cell.get("channels") == MOST
+    ]
+    head = (
+        "2M folios, 16 channels",
+        "ratio",
+        "posted",
+        "first folio usable, us",
+        "inaccessible, median / 99th, us",
+    )
+    rows = [
+        [
+            f"batches of {cell['batch_pages']:,} pages" if "batch_pages" in cell else "Ferry",
+            f"{cell['ratio']:.2f}",
+            f"{cell['published_ratio']:.2f}" if "published_ratio" in cell else "",
+            f"{cell['first_folio_us']:,.0f}",
+            _away(cell),
+        ]
+        for cell in cells
+    ]
+    return _table(head, rows)
+
+
+def _userspace(kept: Kept) -> str:
+    result = kept.load("table-userspace")
+    by_count: dict[int, dict[str, float]] = {}
+    for cell in result["cells"]:
+        by_count.setdefault(cell["folios"], {})[cell["engine"]] = cell["ratio"]
+    rows = [
+        [f"{count:,}", *(f"{ratios[engine]:.2f}" for engine in ("dma", "cpu", "ferry"))]
+        for count, ratios in by_count.items()
+    ]
+    head = ("pages in one call", "earlier design, 1 channel", "cpu", "Ferry, 1 channel")
+    return f"{_origin(result)}:\n\n{_table(head, rows)}"
+
+
+# --- bench, demo, profile ---
+
+
+def _no_engine(kept: Kept) -> str:
+    result = kept.load("no-engine")
+    by_folio: dict[int, dict[str, Json]] = {}
+    for row in result["runs"]:
+        by_folio.setdefault(row["folio_kib"], {})[row["engine"]] = row
+    pages = 4096
+    rows = [
+        [
+            _folio(kib),
+            *(f"{pages / row[name]['gbps']:,.0f}" for name in ("vanilla", "none")),
+            f"{row['none']['ratio']:.2f}",
+            f"{row['cpu']['ratio']:.2f}",
+            *(_away(row[name]) for name in ("vanilla", "none", "cpu")),
+        ]
+        for kib, row in by_folio.items()
+    ]
+    head = (
+        *("folio", "instructions per page: vanilla", "Ferry, no engine", "ratio", "ratio with `cpu` active"),
+        *("inaccessible, median / 99th, us: vanilla", "no engine", "`cpu` active"),
+    )
+    return f"{_origin(result)}, Linux {_release(result)}:\n\n{_table(head, rows)}"
+
+
+def _demo(kept: Kept) -> str:
+    result = kept.load("demo")
+    rows = [
+        [
+            _folio(row["folio_kib"]),
+            report.engine_name(row["engine"], row["channels"]),
+            f"{row['gbps']:.2f}",
+            f"{row['ratio']:.2f}",
+            f"{row['first_folio_us']:,.0f}",
+            _away(row),
+            f"{row['cpu_ns_per_page']:,.0f}",
+        ]
+        for row in result["runs"]
+    ]
+    head = (
+        *("folio", "engine", "GB/s", "ratio", "first folio, us"),
+        *("inaccessible, median / 99th, us", "caller's CPU, ns per page"),
+    )
+    rounds = result["runs"][0]["runs"]
+    return (
+        f"One `make demo` of {_origin(result)}, on {result['provenance']['cpus']} emulated CPUs, medians of "
+        f"{rounds} boots of each kernel:\n\n{_table(head, rows)}"
+    )
+
+
+def _redis(kept: Kept) -> str:
+    moved = kept.load("demo")["redis"]
+    same = "unchanged" if moved["digest_before"] == moved["digest_after"] else "CHANGED"
+    longest, median = moved["max_stall_ms"], moved["median_stall_ms"]
+    return (
+        f"A running redis-server under load, {moved['moved_bytes'] >> 20} MiB moved in all, digest {same}: "
+        f"the longest stall of a client was {longest['vanilla']:.0f} ms on vanilla and "
+        f"{longest['ferry']:.0f} ms with {moved['engine']} in this run, the median over the moves "
+        f"{median['vanilla']:.0f} and {median['ferry']:.0f} ms."
+    )
+
+
+def _steps(kept: Kept) -> str:
+    profiles = kept.load("profile")["profiles"]
+    vanilla = next(each for each in profiles if (each["folio_kib"], each["engine"]) == (4, "vanilla"))
+    steps = sorted(vanilla["steps"].items(), key=lambda step: -step[1])
+    parts = [f"{name} {count:,.0f}" for name, count in steps if count >= 1]
+    return f"Of vanilla's {vanilla['instructions']:,.0f} for a folio of 4 KiB: {', '.join(parts)}."
+
+
+BLOCKS: dict[str, Callable[[Kept], str]] = {
+    "headline": _headline,
+    "no-engine": _no_engine,
+    "demo": _demo,
+    "redis": _redis,
+    "steps": _steps,
+    "throughput-defaults": _defaults,
+    "throughput-fit": _fit,
+    "throughput-ferry": _ferry,
+    "batches": _batches,
+    "userspace": _userspace,
+}

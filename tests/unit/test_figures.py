@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: GPL-2.0
+"""README and docs have the figures of the kept results, and no others."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ferry import cli, paths
+from ferry.commands import report as command
+from ferry.errors import FerryError
+from ferry.results import figures
+from ferry.results.figures import Kept
+from ferry.tables import page
+
+README = paths.ROOT / "README.md"
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> Kept:
+    """A copy of the kept results, to be changed."""
+    return Kept(Path(shutil.copytree(figures.FOLDER, tmp_path / "results")))
+
+
+def _change(kept: Kept, name: str, result: dict[str, Any]) -> None:
+    (kept.folder / f"{name}.json").write_text(json.dumps(result))
+
+
+@pytest.mark.parametrize("path", figures.PAGES, ids=lambda path: path.name)
+def test_pages_have_the_figures_of_the_kept_results(path: Path) -> None:
+    text = path.read_text()
+    assert figures.fill(text, Kept()) == text, "run: ./ferry report"
+
+
+def test_every_kind_of_figures_is_on_a_page() -> None:
+    text = "".join(path.read_text() for path in figures.PAGES)
+    assert set(re.findall(r"<!-- figures: (\S+) -->", text)) == set(figures.BLOCKS)
+    assert text.count("<!-- figures: ") == text.count("<!-- end of figures -->")
+
+
+def test_another_ratio_is_noticed(kept: Kept) -> None:
+    result = kept.load("table-v5-throughput")
+    best = next(cell for cell in result["cells"] if cell["engine"] == "ferry" and cell.get("channels") == 16)
+    best["ratio"] += 0.1
+    _change(kept, "table-v5-throughput", result)
+    text = README.read_text()
+    assert figures.fill(text, kept) != text
+
+
+def test_a_cell_later_than_vanilla_is_said(kept: Kept) -> None:
+    result = kept.load("table-v5-throughput")
+    late = next(cell for cell in result["cells"] if cell["engine"] == "ferry")
+    late["inaccessible_us"]["p99"] *= 100
+    _change(kept, "table-v5-throughput", result)
+    assert "in 1 of 36 cells for longer" in figures.BLOCKS["headline"](kept)
+
+
+def test_figures_that_nobody_makes_are_refused(kept: Kept) -> None:
+    with pytest.raises(FerryError, match="no figures 'mine': there are headline"):
+        figures.fill("<!-- figures: mine -->\n1.5\n<!-- end of figures -->", kept)
+
+
+def test_what_is_missing_is_named_with_its_command(tmp_path: Path) -> None:
+    with pytest.raises(FerryError, match=r"run '\./ferry table userspace'"):
+        Kept(tmp_path).load("table-userspace")
+
+
+def test_commands_of_kept_results_are_understood() -> None:
+    for line in figures.COMMANDS.values():
+        if line.startswith("./ferry"):
+            cli.parse(line.split()[1:])
+
+
+def test_page_of_tables_is_of_the_kept_results(tmp_path: Path) -> None:
+    """But for the pictures, which differ with the version of the library that draws them."""
+    *_, made = page.write(figures.FOLDER, tmp_path, ())
+    drawn = re.compile(r'src="data:[^"]*"')
+    ours = (paths.ROOT / "docs/tables.html").read_text()
+    assert drawn.sub("", made.read_text()) == drawn.sub("", ours), "run: ./ferry report"
+
+
+def _measured(out: Path, name: str, **more: Any) -> None:
+    known = {"provenance": {"commit": "0123456789ab"}, **more}
+    (out / f"{name}.json").write_text(json.dumps(known))
+
+
+@pytest.fixture
+def out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty out/, and an empty folder of kept results beside it."""
+    monkeypatch.setattr(paths, "OUT", tmp_path / "out")
+    monkeypatch.setattr(figures, "FOLDER", tmp_path / "kept")
+    (tmp_path / "out").mkdir()
+    return tmp_path / "out"
+
+
+def test_whole_results_of_zen3_are_kept(out: Path) -> None:
+    _measured(out, "no-engine")
+    _measured(out, "table-v5-batch", quick=False, profile="zen3")
+    _measured(out, "table-v5-batch-quick", quick=True, profile="zen3")
+    _measured(out, "table-v5-batch-cxl", quick=False, profile="cxl")
+    command.keep()
+    assert sorted(path.name for path in figures.FOLDER.iterdir()) == [
+        "no-engine.json",
+        "table-v5-batch.json",
+    ]
+
+
+def test_results_of_no_commit_are_not_kept(out: Path) -> None:
+    _measured(out, "demo", provenance={"commit": "0123456789ab-changed"})
+    with pytest.raises(FerryError, match="changes that no commit has"):
+        command.keep()
