@@ -46,7 +46,7 @@ def machine_in(folder: Path) -> Machine:
         if args[0] == "dcbm":
             return 1
         (system.offload / "available").chmod(0o644)
-        (system.offload / "available").write_text(f"cpu {args[0]}\n")
+        (system.offload / "available").write_text("cpu\n" if args[0] == "-r" else f"cpu {args[0]}\n")
         (system.offload / "available").chmod(0o444)
         return 0
 
@@ -56,5 +56,5 @@ def machine_in(folder: Path) -> Machine:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(f"{text}\n")
         path.chmod(0o644 if name in ROOT_FILES else 0o444)
-    (folder / "etc").mkdir()
+    (folder / "etc").mkdir(parents=True)
     return system

@@ -5,7 +5,7 @@ _ferryctl() {
 	local word=${COMP_WORDS[COMP_CWORD]} verb=${COMP_WORDS[1]} words=
 	local folder=/sys/kernel/mm/migrate_offload
 	if ((COMP_CWORD == 1)); then
-		words="status use set watch causes apply reset --help"
+		words="status use set watch causes tune apply reset --help"
 	elif [[ $verb == use ]]; then
 		words="none cpu mtcopy dcbm $(cat $folder/available 2>/dev/null) --save --json"
 	elif [[ $verb == set ]]; then
@@ -14,6 +14,8 @@ _ferryctl() {
 		words+=" engine_always= inaccessible_enabled= --save --json"
 	elif [[ $verb == watch ]]; then
 		words="--interval --count --json"
+	elif [[ $verb == tune ]]; then
+		words="--yes --write --engine --folio --bytes --rounds --from --to --target-us --json"
 	elif [[ $verb == reset ]]; then
 		words="--save --json"
 	else

@@ -16,6 +16,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import ferryctl_advice as advice
+import ferryctl_tune as tune
 from ferryctl_machine import (
     CONF,
     DEFAULTS,
@@ -26,6 +28,7 @@ from ferryctl_machine import (
     apply,
     change,
     load_conf,
+    parameters,
     reset,
     save_conf,
     use,
@@ -212,9 +215,7 @@ def _causes(system: System, args: argparse.Namespace) -> int:
 
 
 def _use(system: System, args: argparse.Namespace) -> int:
-    conf = load_conf(system)
-    prefix = f"{args.engine}."
-    use(system, args.engine, {key[len(prefix) :]: conf[key] for key in conf if key.startswith(prefix)})
+    use(system, args.engine, parameters(load_conf(system), args.engine))
     if args.save:
         save_conf(system, {"engine": args.engine})
     return _said(system, args)
@@ -272,6 +273,74 @@ def _watch(system: System, args: argparse.Namespace) -> int:
     return 0
 
 
+def _tune(system: System, args: argparse.Namespace) -> int:
+    """Measure, with consent, and say which engine to choose; write it down only if told to."""
+    plan = tune.Plan(
+        tuple(args.folio.split(",")),
+        tuple(args.engine.split(",")) if args.engine else (),
+        *(args.bytes, args.rounds, args.node_from, args.node_to, args.target_us),
+    )
+    plan = tune.prepare(system, plan)
+    tune.consent(system, plan, args.yes)
+    found = tune.measure(system, plan, lambda line: print(line, file=sys.stderr, flush=True))
+    advised = advice.advise(found.samples, found.target_us)
+    table = advice.cells(found.samples, found.target_us)
+    values = {"engine": advised.engine} | tune.to_save(system, found.settings)
+    result = {
+        "kernel": system.read("proc/sys/kernel/osrelease") or platform.release(),
+        **{"from": plan.node_from, "to": plan.node_to, "bytes": plan.bytes, "rounds": plan.rounds},
+        "settings": found.settings,
+        "measured": [advice.as_json(cell) for cell in table],
+        "not_measured": found.skipped,
+        "recommended": {"engine": advised.engine, "conf": values, "why": advised.why},
+        "warnings": advised.warnings,
+    }
+    print(json.dumps(result) if args.json else _show_tune(table, found, advised, values), flush=True)
+    if args.write:
+        save_conf(system, values)
+        print(f"written to /{CONF}; 'ferryctl apply' does it now, ferry.service at boot", file=sys.stderr)
+    return 0
+
+
+def _show_tune(
+    table: Sequence[advice.Cell], found: tune.Measured, advised: advice.Advice, values: Mapping[str, str]
+) -> str:
+    left = sum(cell.left for cell in table)
+    return "\n".join(
+        [
+            *advice.show(table),
+            *(f"not measured: {why}" for why in found.skipped.values()),
+            *([f"{left:,} pages were not moved: somebody had them"] if left else []),
+            "",
+            f"recommended: {' '.join(f'{name}={value}' for name, value in values.items())}",
+            f"  {advised.why}",
+            *(f"  warning: {each}" for each in advised.warnings),
+        ]
+    )
+
+
+def _tune_arguments(parser: argparse.ArgumentParser) -> None:
+    plan = tune.Plan()
+    parser.add_argument("--yes", action="store_true", help="consent; else it is asked for")
+    parser.add_argument("--write", action="store_true", help=f"write what is recommended into /{CONF}")
+    parser.add_argument("--engine", metavar="E,...", help="compare these with none (default: all)")
+    parser.add_argument(
+        "--folio", default=",".join(plan.folios), metavar="SIZE,...", help="default: 4K,64K,2M"
+    )
+    parser.add_argument("--bytes", default=plan.size, metavar="SIZE", help="of each move (default: 64M)")
+    parser.add_argument("--rounds", type=_rounds, default=plan.rounds, metavar="N", help="default: 5")
+    parser.add_argument("--from", type=int, dest="node_from", metavar="NODE", help="default: the first")
+    parser.add_argument("--to", type=int, dest="node_to", metavar="NODE", help="default: the second")
+    parser.add_argument("--target-us", type=int, metavar="US", help="default: as it is set")
+
+
+def _rounds(text: str) -> int:
+    value = int(text)
+    if not 3 <= value <= 1000:
+        raise argparse.ArgumentTypeError("3 to 1000: with fewer nobody knows by how much they differ")
+    return value
+
+
 def _seconds(text: str) -> float:
     value = float(text)
     if not 0.01 <= value <= 3600:
@@ -307,6 +376,7 @@ def make_parser() -> argparse.ArgumentParser:
     watch.add_argument("--interval", type=_seconds, default=1.0, metavar="S", help="seconds (default: 1)")
     watch.add_argument("--count", type=int, metavar="N", help="end after N intervals (default: never)")
     verb("causes", _causes, "why an engine does not copy something, and what to do about it")
+    _tune_arguments(verb("tune", _tune, "measure the engines of this machine, and say which to choose"))
     verb("apply", _apply, f"do what /{CONF} says; done at boot by ferry.service")
     verb("reset", _reset, "no engine, and every setting the kernel's own choice", save)
     return parser

@@ -24,12 +24,17 @@ class Problem(Exception):
     """One clear line for the administrator."""
 
 
+def _modprobe(args: Sequence[str]) -> int:
+    """In a group of its own: ^C, which ends ferryctl in its own time, does not end it halfway."""
+    return subprocess.run(["modprobe", *args], process_group=0).returncode
+
+
 @dataclass(frozen=True)
 class System:
     """A machine, below a folder; modprobe loads its modules."""
 
     root: Path = Path("/")
-    modprobe: Callable[[Sequence[str]], int] = lambda args: subprocess.run(["modprobe", *args]).returncode
+    modprobe: Callable[[Sequence[str]], int] = _modprobe
 
     @property
     def offload(self) -> Path:
@@ -194,10 +199,15 @@ def save_conf(system: System, values: Mapping[str, str]) -> None:
         raise Problem(f"cannot write /{CONF}: {err.strerror}; it needs root") from err
 
 
+def parameters(conf: Mapping[str, str], engine: str) -> dict[str, str]:
+    """What the file has for the module of an engine."""
+    prefix = f"{engine}."
+    return {key.removeprefix(prefix): value for key, value in conf.items() if key.startswith(prefix)}
+
+
 def apply(system: System) -> None:
     """Do what the file says: settings first, then the engine, with the parameters of its module."""
     conf = load_conf(system)
     engine = conf.pop("engine", NONE)
-    mine = {key.partition(".")[2]: value for key, value in conf.items() if key.startswith(f"{engine}.")}
     change(system, {key: value for key, value in conf.items() if "." not in key})
-    use(system, engine, mine)
+    use(system, engine, parameters(conf, engine))
