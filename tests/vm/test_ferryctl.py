@@ -42,6 +42,51 @@ echo "user $(setpriv --reuid 65534 --clear-groups /usr/bin/python3 @CTL@ use non
 echo "text $(ctl status | head -n 2 | tail -n 1)" >&3
 """
 
+# ferryctl tune, on a machine with an engine, settings and a DMA engine that nobody has yet.
+TUNE = """
+PATH=$(dirname @MIGBENCH@):$PATH
+cat >/tmp/ctl <<'END'
+import signal, sys
+sys.path.insert(0, sys.argv[1].rpartition("/")[0])
+import ferryctl, ferryctl_machine
+# The lab may be in a container, whose files the guest has.
+ferryctl_machine.System.in_container = lambda self: False
+# A shell without job control has its jobs ignore it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+sys.exit(ferryctl.main(sys.argv[2:]))
+END
+ctl() { /usr/bin/python3 -B /tmp/ctl @CTL@ "$@"; }
+# state: engine, settings, modules, and the sizes of huge pages, in one line
+state() {
+	ctl set --json min_bytes=123456 | tr -d '\\n'
+	lsmod | awk '$1 ~ /^(mtcopy|dcbm)$/ { print $1 }' | sort | tr '\\n' ' '
+	cat /sys/kernel/mm/transparent_hugepage/hugepages-*/enabled | tr '\\n' ' '
+}
+modprobe softdma channels=2 || fail 'cannot load softdma'
+ctl use cpu >/dev/null
+ctl set reasons=damon target_us=900 >/dev/null
+rm -f /etc/ferry.conf
+echo "before $(state)" >&3
+echo "unasked $(ctl tune --json </dev/null 2>&1 | tail -n 1)" >&3
+ctl tune --yes --write --json --rounds 3 --bytes 32M >/tmp/tuned 2>/tmp/said ||
+	fail "tune: $(cat /tmp/tuned /tmp/said)"
+echo "tune $(cat /tmp/tuned)" >&3
+echo "after $(state)" >&3
+echo "conf $(paste -s -d , /etc/ferry.conf)" >&3
+for signal in INT TERM; do
+	/usr/bin/python3 -B /tmp/ctl @CTL@ tune --yes --json --bytes 32M --engine mtcopy --rounds 99 \\
+		>/tmp/ended 2>&1 &
+	tuner=$!
+	until grep -q mtcopy /sys/kernel/mm/migrate_offload/active && pgrep -x migbench; do
+		sleep 0.1
+	done >/dev/null
+	kill -$signal $tuner
+	wait $tuner
+	echo "$signal $? $(tail -n 1 /tmp/ended)" >&3
+	echo "after-$signal $(state)" >&3
+done
+"""
+
 
 def _run(flavour: str, script: str) -> dict[str, str]:
     """What each record says."""
@@ -98,3 +143,53 @@ def test_without_root_nothing_changes(said: dict[str, str]) -> None:
 def test_a_kernel_without_ferry_is_said() -> None:
     script = SCRIPT.partition("say junk")[0]
     assert "is without Ferry" in _json(_run("vanilla", script)["boot"])["error"]
+
+
+@pytest.fixture(scope="module")
+def tuned() -> dict[str, str]:
+    """One boot of tune."""
+    migbench.build_migbench()
+    return _run("ferry", TUNE)
+
+
+def test_tune_measures_every_engine_at_every_size(tuned: dict[str, str]) -> None:
+    found = _json(tuned["tune"])
+    there = {(each["engine"], each["folio"]) for each in found["measured"]}
+    assert there == {(e, f) for e in ("none", "cpu", "mtcopy", "dcbm") for f in ("4K", "64K", "2M")}
+    assert found["not_measured"] == {}
+    for each in found["measured"]:
+        assert 0 < each["gbps"]["least"] <= each["gbps"]["median"] <= each["gbps"]["most"]
+        assert 0 < each["p50_us"] <= each["p99_us"]
+        assert each["cpu_ns_per_page"] > 0
+    # Shares of what it moved itself: it was the engine, and not something else, that was measured.
+    shares = {each["engine"]: each["by_engine"] for each in found["measured"] if each["folio"] == "2M"}
+    assert shares["none"] is None
+    assert shares["cpu"] > 0.9
+    assert shares["mtcopy"] > 0.9
+    assert found["settings"]["target_us"] == "900"
+
+
+def test_tune_writes_what_it_recommends(tuned: dict[str, str]) -> None:
+    conf = _json(tuned["tune"])["recommended"]["conf"]
+    assert tuned["conf"] == ",".join(f"{name} = {value}" for name, value in conf.items())
+    assert conf["target_us"] == "900"
+    assert "reasons" not in conf
+
+
+@pytest.mark.parametrize("moment", ["after", "after-INT", "after-TERM"])
+def test_tune_leaves_the_machine_as_it_was(tuned: dict[str, str], moment: str) -> None:
+    """Engine, settings, modules, huge pages; also if it is ended halfway."""
+    assert '"active": "cpu"' in tuned["before"]
+    assert '"reasons": "damon"' in tuned["before"]
+    assert tuned[moment] == tuned["before"]
+
+
+@pytest.mark.parametrize("signal", ["INT", "TERM"])
+def test_tune_says_that_it_was_ended(tuned: dict[str, str], signal: str) -> None:
+    code, said = tuned[signal].split(" ", 1)
+    assert code == "1"
+    assert _json(said)["error"] == f"ended by SIG{signal}; engine and settings are as they were"
+
+
+def test_tune_asks_first(tuned: dict[str, str]) -> None:
+    assert "say --yes" in _json(tuned["unasked"])["error"]
