@@ -13,7 +13,10 @@ from ferry.kernel import tree
 
 PACKAGES = ("bash-completion", "debhelper", "dpkg-dev", "fakeroot", "gcc", "libc6-dev", "libnuma-dev", "make")
 # What is made, and is made anew.
-MADE = ("migbench", "migbench-sanitize", "*.o", "__pycache__")
+MADE = (
+    *("migbench", "migbench-sanitize", "*.o", "__pycache__", ".gitignore"),
+    *("*.ko", "*.mod*", "Module.symvers", "modules.order", ".*.cmd"),
+)
 UAPI = ("iommufd.h", "vfio.h")
 # Debian's own perl and python, whatever else is in the user's PATH.
 DEBIANS = "/usr/sbin:/usr/bin:/sbin:/bin"

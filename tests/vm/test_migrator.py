@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: GPL-2.0
+"""The template of a migrator: it builds out of tree, is clean, and copies what it is given."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from ferry import packages, paths, proc
+from ferry.bench import migbench
+from ferry.kernel import kbuild
+from ferry.vm import machine, qemu
+
+pytestmark = pytest.mark.vm
+
+TEMPLATE = paths.ROOT / "tools/migrator"
+FOLIOS = ("4K", "64K", "2M")
+
+SCRIPT = """
+sys=$OFFLOAD/migrators/my_migrator
+param=/sys/module/my_migrator/parameters/fail_every
+# move NAME FOLIO: a record of what the migrator has done meanwhile; migbench verifies every byte
+move() {
+	before=$(cat $sys/bytes) errors=$(cat $sys/errors)
+	@MIGBENCH@ --folio $2 --bytes 32M --runs 2 --warmup 0 >/tmp/said || fail "$1: $(tail -n 3 /tmp/said)"
+	echo "$1 $(($(cat $sys/bytes) - before)) $(($(cat $sys/errors) - errors)) $(cat $OFFLOAD/in_service)" >&3
+}
+insmod @MODULE@ || fail "cannot load my_migrator: see the console"
+echo my_migrator >$OFFLOAD/active || fail "cannot use my_migrator"
+for folio in 4K 64K 2M; do
+	move $folio $folio
+done
+echo "pinned $(rmmod my_migrator 2>&1)" >&3
+echo 3 >$param
+move some-fail 64K
+echo 1 >$param
+move all-fail 64K
+echo 0 >$param
+move broken 64K
+echo none >$OFFLOAD/active
+echo my_migrator >$OFFLOAD/active
+move again 64K
+echo none >$OFFLOAD/active
+rmmod my_migrator || fail "cannot unload my_migrator"
+echo "left $(cat $OFFLOAD/available)" >&3
+insmod @MODULE@ && echo my_migrator >$OFFLOAD/active && move reloaded 2M
+echo none >$OFFLOAD/active
+rmmod my_migrator || fail "cannot unload my_migrator a second time"
+"""
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the template, with a module that was built as its README says."""
+    # In the guest's view of the host there is no /tmp.
+    folder = paths.BUILD / "migrator"
+    shutil.rmtree(folder, ignore_errors=True)
+    shutil.copytree(TEMPLATE, folder)
+    _make(folder)
+    return folder
+
+
+def _make(folder: Path, *words: str) -> str:
+    """What a build against the ferry kernel says; linux-headers is a copy of that folder."""
+    kernel = kbuild.build("ferry")
+    command = ["make", "-C", str(folder), f"KDIR={kernel.build_dir}", "W=1", *words]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+def test_it_builds_without_a_warning(built: Path) -> None:
+    assert (built / "my_migrator.ko").exists()
+    (built / "my_migrator.o").unlink()
+    assert "warning" not in _make(built)
+
+
+def test_sparse_is_content(built: Path) -> None:
+    packages.ensure(["sparse"])
+    said = _make(built, "C=2", "modules").splitlines()
+    assert any("CHECK" in line for line in said)
+    assert [line for line in said if "warning:" in line or "error:" in line] == []
+
+
+@pytest.mark.parametrize("name", ["my_migrator.c", "Makefile", "Kbuild"])
+def test_checkpatch_is_content(name: str) -> None:
+    packages.ensure(["perl", "python3-ply", "python3-git"])
+    script = kbuild.build("ferry").source_dir / "scripts/checkpatch.pl"
+    style = ("--strict", "--no-tree", "--terse", "--show-types", "--no-summary", "--color=never")
+    env = {"PATH": f"/usr/bin:{os.environ['PATH']}"}
+    proc.output([script, *style, "-f", TEMPLATE / name], env=env)
+
+
+@pytest.fixture(scope="module")
+def said(built: Path) -> dict[str, list[str]]:
+    """One boot: bytes, errors and whether it is in service, for each move."""
+    script = SCRIPT.replace("@MODULE@", shlex.quote(str(built / "my_migrator.ko")))
+    script = script.replace("@MIGBENCH@", shlex.quote(str(migbench.build_migbench())))
+    job = qemu.Job(script, 300.0, host_root=True)
+    records = qemu.run(kbuild.build("ferry"), machine.get("smp"), job).records
+    return {words[0]: words[1:] for words in map(str.split, records) if words}
+
+
+@pytest.mark.parametrize("move", [*FOLIOS, "again"])
+def test_it_copies_all_that_moves(said: dict[str, list[str]], move: str) -> None:
+    """migbench has verified each byte; that it was this engine which copied it, the counter says."""
+    assert said[move] == [str(2 * (32 << 20)), "0", "1"]
+
+
+def test_errors_are_those_of_single_folios(said: dict[str, list[str]]) -> None:
+    """Each third of 1,024 folios; the engine's other two thirds count, and all have arrived."""
+    copied, errors, in_service = map(int, said["some-fail"])
+    assert (copied + errors * (64 << 10), in_service) == (2 * (32 << 20), 1)
+    assert 300 <= errors <= 370
+
+
+def test_an_engine_that_always_fails_is_out_of_service_until_it_is_chosen_anew(
+    said: dict[str, list[str]],
+) -> None:
+    copied, errors, in_service = map(int, said["all-fail"])
+    assert (copied, in_service) == (0, 0)
+    assert errors >= 8
+    assert said["broken"] == ["0", "0", "0"]
+
+
+def test_it_is_pinned_while_it_is_active_and_leaves_nothing(said: dict[str, list[str]]) -> None:
+    assert "in use" in " ".join(said["pinned"])
+    assert said["left"] == ["cpu"]
+    assert said["reloaded"][1:] == ["0", "1"]
