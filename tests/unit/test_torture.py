@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0
 """The campaign's outcomes: read, summed, and never taken for better than they are."""
 
+from pathlib import Path
+
 import pytest
 
 from ferry import cli
@@ -65,3 +67,29 @@ def test_minutes_out_of_bounds(minutes: str, capsys: pytest.CaptureFixture[str])
 def test_an_unknown_kernel() -> None:
     with pytest.raises(UsageError, match="no kernel flavour 'fast'"):
         torture.Plan(flavour="fast").check()
+
+
+def test_an_engine_of_ones_own_is_loaded_from_its_file(tmp_path: Path) -> None:
+    module = tmp_path / "mine.ko"
+    module.touch()
+    plan = torture.Plan(engine="my_migrator", module=str(module))
+    plan.check()
+    lines = plan.script(Path("/bin/torture"), "fork").splitlines()
+    assert lines[1].startswith(f"insmod {module} || fail ")
+    assert "-s 30 -e my_migrator fork" in lines[-1]
+    assert "-e" not in torture.Plan().script(Path("/bin/torture"), "fork").splitlines()[-1].split()
+    assert "modprobe -q mtcopy" in torture.Plan(engine="mtcopy").script(Path("/bin/torture"), "fork")
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["--module", "/nosuch.ko"], "say with --engine what its migrator is called"),
+        (["--engine", "mine", "--module", "/nosuch.ko"], "no module /nosuch.ko"),
+    ],
+)
+def test_a_module_that_is_not_there_or_has_no_name(
+    words: list[str], why: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["torture", *words]) == 2
+    assert why in capsys.readouterr().err

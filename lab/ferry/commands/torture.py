@@ -34,13 +34,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--kernel", default=plan.flavour, metavar="FLAVOUR", help="default: debug")
     parser.add_argument(
+        "--engine",
+        default=plan.engine,
+        metavar="NAME",
+        help="cpu, mtcopy, or that of --module; default: dcbm on softdma, which all classes can strike",
+    )
+    parser.add_argument(
+        "--module",
+        default=plan.module,
+        metavar="FILE",
+        help="a .ko with that engine, built against build/kernel-FLAVOUR",
+    )
+    parser.add_argument(
         "--json", metavar="FILE", help="write JSON to FILE, or to stdout instead of a table (-)"
     )
 
 
 def run(args: argparse.Namespace) -> int:
     """1 if a class did not pass; one that cannot run here is no failure, but is shown."""
-    plan = torture.Plan(args.minutes, tuple(args.classes), args.kernel)
+    plan = torture.Plan(args.minutes, tuple(args.classes), args.kernel, args.engine, args.module)
     plan.check()
     path = Path(args.json) if args.json and args.json != "-" else None
     if path:

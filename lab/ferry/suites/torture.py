@@ -75,6 +75,8 @@ class Plan:
     minutes: float = 1.0  # for each class, in sum
     classes: tuple[str, ...] = ()  # all, if there is none
     flavour: str = "debug"
+    engine: str = ""  # instead of dcbm on softdma; what strikes these is left out then
+    module: str = ""  # its file, built against the same kernel; else it is one of Ferry's
 
     @property
     def machine(self) -> Machine:
@@ -98,6 +100,28 @@ class Plan:
         if not 0 < self.minutes <= 24 * 60:
             raise UsageError(f"{self.minutes:g} minutes: choose more than 0, at most a day")
         kbuild.flavour(self.flavour)
+        if self.module and not self.engine:
+            raise UsageError(f"--module {self.module}: say with --engine what its migrator is called")
+        if self.module and not Path(self.module).is_file():
+            raise UsageError(f"no module {self.module}: name the .ko file of the engine")
+
+    def script(self, program: Path, name: str) -> str:
+        """The job of one boot: a class of the program, with the engine."""
+        lines, more = ["cd /dev/shm"], ""
+        if self.module:
+            file = shlex.quote(str(Path(self.module).resolve()))
+            why = f"cannot load {self.module}: is it built against build/kernel-{self.flavour}?"
+            lines.append(f"insmod {file} || fail {shlex.quote(why)}")
+        elif self.engine:
+            lines.append(f"modprobe -q {shlex.quote(self.engine)}")
+        if self.engine:
+            more = f" -e {shlex.quote(self.engine)}"
+        lines += [
+            f"step {PROGRAM} {name}",
+            f"echo 'suite {PROGRAM}' >&3",
+            f"{shlex.quote(str(program))} -s {self.seconds}{more} {name} 2>&1 </dev/null | {kselftest.SHOW}",
+        ]
+        return "\n".join(lines)
 
 
 def run(plan: Plan, show: Callable[[str], None] = lambda line: None) -> Iterator[Outcome]:
@@ -108,7 +132,7 @@ def run(plan: Plan, show: Callable[[str], None] = lambda line: None) -> Iterator
         outcome = Outcome(name)
         for where in plan.machines:
             show(f"{name}, {'one by one' if machine.ONE_BY_ONE in where.kernel_args else 'in ranges'}")
-            outcome += _boot(kernel, where, program, name, plan.seconds)
+            outcome += _boot(kernel, where, name, plan.script(program, name), plan.seconds)
         yield outcome
 
 
@@ -124,9 +148,7 @@ def _chosen(known: Sequence[str], wanted: Sequence[str]) -> Iterable[str]:
     return wanted or known
 
 
-def _boot(kernel: Kernel, where: Machine, program: Path, name: str, seconds: int) -> Outcome:
-    command = f"{shlex.quote(str(program))} -s {seconds} {name} 2>&1 </dev/null | {kselftest.SHOW}"
-    script = f"cd /dev/shm\nstep {PROGRAM} {name}\necho 'suite {PROGRAM}' >&3\n{command}"
+def _boot(kernel: Kernel, where: Machine, name: str, script: str, seconds: int) -> Outcome:
     job = qemu.Job(script, seconds + SPARE_S, host_root=True, name=f"{PROGRAM}-{name}")
     try:
         records = qemu.run(kernel, where, job).records

@@ -226,6 +226,21 @@ const char *offload_use(const char *engine)
 	return NULL;
 }
 
+const char *offload_use_loaded(const char *engine)
+{
+	static char why[128];
+	int error;
+
+	error = offload_try("active", engine);
+	if (error) {
+		snprintf(why, sizeof(why), "engine %s: %s", engine,
+			 strerror(-error));
+		return why;
+	}
+	rely_on_engine();
+	return NULL;
+}
+
 const char *offload_use_dcbm(const char *softdma_params, const char *dcbm_params)
 {
 	if (access(OFFLOAD_DIR, F_OK))

@@ -57,6 +57,8 @@ void offload_reset(void);
  * however slow it is. NULL, or the unmet need.
  */
 const char *offload_use(const char *engine);
+/* The same for one that has registered already, whatever it is */
+const char *offload_use_loaded(const char *engine);
 /* The same for dcbm, loaded anew, with the modules' parameters */
 const char *offload_use_dcbm(const char *softdma_params, const char *dcbm_params);
 /* Unload all engines that are modules; those of lost copies take a moment */

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * torture [-s SECONDS] [-l] [CLASS...]: run the campaign's classes (-l: list
- * them), each for so long (default: 1), with dcbm on four channels of softdma.
+ * torture [-s SECONDS] [-e ENGINE] [-l] [CLASS...]: run the campaign's classes
+ * (-l: list them), each for so long (default: 1), with dcbm on four channels of
+ * softdma, or with an engine that has registered. Classes that strike dcbm or
+ * softdma are skipped then.
  *
  * A class passes if no byte was wrong, every process ended in time, the engine
  * moved memory, trouble struck, and the engine can be unloaded at the end.
@@ -41,6 +43,7 @@
 
 int torture_nodes[2];
 
+static const char *engine;	/* NULL: dcbm on softdma */
 static const struct torture_class *running;
 static struct torture_tally *tally;
 static pid_t processes[MAX_PROCESSES];
@@ -171,7 +174,9 @@ static const char *set_up(const struct torture_class *class)
 {
 	const char *why;
 
-	why = torture_use_dcbm();
+	if (engine && (class->dcbm || class->faults[0].name))
+		return "it strikes dcbm and softdma";
+	why = engine ? offload_use_loaded(engine) : torture_use_dcbm();
 	if (why)
 		return why;
 	offload_set("reasons", "all");
@@ -195,11 +200,15 @@ static long strikes_of(const struct torture_class *class)
 	return class->struck ? class->struck() : tally->strikes;
 }
 
-/* The engine can be unloaded only once it has nothing of what it was given */
+/*
+ * The engine can be unloaded only once it has nothing of what it was given. One
+ * that was there before stays, for the next class.
+ */
 static void tear_down(void)
 {
 	offload_reset();
-	offload_unload();
+	if (!engine)
+		offload_unload();
 }
 
 /* Trouble strikes when all move. Return: how many do not */
@@ -299,12 +308,15 @@ int main(int argc, char **argv)
 	unsigned int seconds = 1, nr;
 	int option;
 
-	while ((option = getopt(argc, argv, "s:l")) != -1) {
+	while ((option = getopt(argc, argv, "s:e:l")) != -1) {
 		if (option == 'l')
 			return !for_each(argv + optind, 0, show);
-		seconds = option == 's' ? atoi(optarg) : 0;
+		if (option == 'e')
+			engine = optarg;
+		else
+			seconds = option == 's' ? atoi(optarg) : 0;
 		if (!seconds || seconds > 86400)
-			errx(1, "usage: torture [-l] [-s SECONDS] [CLASS...]");
+			errx(1, "usage: torture [-l] [-s SECONDS] [-e ENGINE] [CLASS...]");
 	}
 	nr = for_each(argv + optind, 0, NULL);
 	if (!nr || (optind < argc && nr != (unsigned int)(argc - optind)))
@@ -314,6 +326,14 @@ int main(int argc, char **argv)
 		ksft_exit_skip("this kernel has no %s\n", OFFLOAD_DIR);
 	if (!nodes_find(torture_nodes))
 		ksft_exit_skip("one node with memory only\n");
+	if (engine) {
+		const char *why = offload_use_loaded(engine);
+
+		/* Not one class would run, which must not look well */
+		if (why)
+			errx(1, "%s", why);
+		offload_reset();
+	}
 	tally = mmap(NULL, sizeof(*tally), PROT_READ | PROT_WRITE,
 		     MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (tally == MAP_FAILED)

@@ -40,6 +40,7 @@ struct torture_class {
 	void (*end)(void);
 	unsigned int pause_ms;	/* between strikes */
 	bool impatient;		/* the deadlines are those of a user */
+	bool dcbm;		/* strikes dcbm and softdma, as each with faults does */
 };
 
 /* Each ends with one that has no name */

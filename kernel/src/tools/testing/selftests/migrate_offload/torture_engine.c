@@ -94,10 +94,10 @@ const struct torture_class torture_engine[] = {
 	  .faults = { { "swap", 2 }, { "late", 97 }, { "read_error", 17 } } },
 	{ .name = "prep_refuses", .faults = { { "prep_null", 3 } } },
 	{ .name = "ring_full", .faults = { { "ring_full", 5 } } },
-	{ .name = "provider_unbound", .strike = leave },
-	{ .name = "module_unload", .strike = unload, .pause_ms = 100 },
+	{ .name = "provider_unbound", .strike = leave, .dcbm = true },
+	{ .name = "module_unload", .strike = unload, .pause_ms = 100, .dcbm = true },
 	{ .name = "engine_switch", .begin = load_mtcopy, .strike = exchange,
-	  .pause_ms = 20 },
+	  .pause_ms = 20, .dcbm = true },
 	{ .name = "settings", .strike = change_settings, .pause_ms = 10 },
 	{}
 };
