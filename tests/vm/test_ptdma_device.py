@@ -358,3 +358,27 @@ def test_own_bandwidth_limits_a_share(tmp_path: Path) -> None:
         assert function.reg(INT_STATUS) == 0
         qtest.step(1)
         assert function.done() == COMPLETION | EMPTY
+
+
+def test_small_copies_have_a_part_of_the_rate(dma: Function) -> None:
+    dma.enable()
+    dma.set("small-bytes", 4096)
+    dma.set("small-percent", 25)
+    for length, took in ((4095, 4 * 4095), (4096, 4096)):
+        dma.submit(length)
+        dma.q.step(1000 + took - 1)
+        assert dma.reg(INT_STATUS) == 0
+        dma.q.step(1)
+        assert dma.done() & COMPLETION
+
+
+def test_only_a_cpu_waits_for_registers(dma: Function) -> None:
+    """A test is none: the clock moves when it says so, whatever it reads and writes."""
+    dma.set("register-ns", 1000)
+    dma.set("interrupt-ns", 1000)
+    dma.enable()
+    dma.submit(4096)
+    dma.q.step(1000 + 4095)
+    assert dma.reg(INT_STATUS) == 0
+    dma.q.step(1)
+    assert dma.done() & COMPLETION

@@ -24,6 +24,7 @@
 #include "hw/qdev-properties.h"
 #include "hw/register.h"
 #include "migration/vmstate.h"
+#include "sysemu/cpu-timers.h"
 #include "trace.h"
 
 #define TYPE_PTDMA "amd-ptdma"
@@ -167,6 +168,13 @@ struct PTDMAState {
     PTDMAClock own_clock;   /* used if there is no fabric */
     uint64_t bandwidth;     /* bytes per second; 0: no limit */
     uint32_t descriptor_ns;
+    uint32_t small_bytes;   /* copies of less have small_percent of the rate */
+    uint32_t small_percent; /* 0: all of it */
+
+    /* Properties: what the guest's CPU waits for */
+    uint32_t register_ns;
+    uint32_t interrupt_ns;
+    bool irq_unpaid;        /* the CPU has yet to wait for a message */
 
     /* Properties: faults, counted down by each descriptor; 0: never */
     uint32_t error_at;
@@ -237,6 +245,9 @@ static double ptdma_rate(const PTDMAState *s)
             rate = share;
         }
     }
+    if (s->small_percent && s->desc[R_DESC_LENGTH] < s->small_bytes) {
+        rate = rate * s->small_percent / 100;
+    }
     return rate;
 }
 
@@ -295,6 +306,7 @@ static void ptdma_update_irq(PTDMAState *s)
                         s->irq_lost);
         if (!s->irq_lost && msix_enabled(pci)) {
             msix_notify(pci, 0);
+            s->irq_unpaid = true;
         }
         s->irq_lost = false;
     }
@@ -525,6 +537,35 @@ static uint64_t ptdma_read_int_status(RegisterInfo *reg, uint64_t value)
     return PTDMA(reg->opaque)->regs[R_INT_STATUS];
 }
 
+/*
+ * A CPU waits for its access. What an interrupt costs it is added where its
+ * handler begins: there is no other way to learn what came of a message.
+ */
+static void ptdma_stall(RegisterInfoArray *block, hwaddr at, bool write)
+{
+    PTDMAState *s = PTDMA(block->r[0]->opaque);
+    int64_t ns = s->register_ns;
+
+    if (s->irq_unpaid && block == s->blocks[1] && at == A_INT_STATUS &&
+        !write) {
+        s->irq_unpaid = false;
+        ns += s->interrupt_ns;
+    }
+    icount_stall(ns);
+}
+
+static uint64_t ptdma_read(void *opaque, hwaddr at, unsigned size)
+{
+    ptdma_stall(opaque, at, false);
+    return register_read_memory(opaque, at, size);
+}
+
+static void ptdma_write(void *opaque, hwaddr at, uint64_t value, unsigned size)
+{
+    ptdma_stall(opaque, at, true);
+    register_write_memory(opaque, at, value, size);
+}
+
 static const RegisterAccessInfo ptdma_function_info[] = {
     { .name = "QUEUE_PRIO", .addr = A_QUEUE_PRIO },
     { .name = "REQID_CONFIG", .addr = A_REQID_CONFIG },
@@ -555,8 +596,8 @@ static const RegisterAccessInfo ptdma_clock_info[] = {
 };
 
 static const MemoryRegionOps ptdma_ops = {
-    .read = register_read_memory,
-    .write = register_write_memory,
+    .read = ptdma_read,
+    .write = ptdma_write,
     .endianness = DEVICE_LITTLE_ENDIAN,
     .valid.min_access_size = 4,
     .valid.max_access_size = 4,
@@ -578,6 +619,7 @@ static void ptdma_reset(DeviceState *dev)
     }
     s->irq_level = false;
     s->irq_lost = false;
+    s->irq_unpaid = false;
     msix_reset(PCI_DEVICE(dev));
 }
 
@@ -680,6 +722,14 @@ static void ptdma_instance_init(Object *obj)
     object_property_add_uint64_ptr(obj, "bandwidth", &s->bandwidth,
                                    OBJ_PROP_FLAG_READWRITE);
     object_property_add_uint32_ptr(obj, "descriptor-ns", &s->descriptor_ns,
+                                   OBJ_PROP_FLAG_READWRITE);
+    object_property_add_uint32_ptr(obj, "small-bytes", &s->small_bytes,
+                                   OBJ_PROP_FLAG_READWRITE);
+    object_property_add_uint32_ptr(obj, "small-percent", &s->small_percent,
+                                   OBJ_PROP_FLAG_READWRITE);
+    object_property_add_uint32_ptr(obj, "register-ns", &s->register_ns,
+                                   OBJ_PROP_FLAG_READWRITE);
+    object_property_add_uint32_ptr(obj, "interrupt-ns", &s->interrupt_ns,
                                    OBJ_PROP_FLAG_READWRITE);
     object_property_add_uint32_ptr(obj, "error-at", &s->error_at,
                                    OBJ_PROP_FLAG_READWRITE);
