@@ -22,6 +22,10 @@ channel_mb_s = 3000
 path_mb_s = 3400
 total_mb_s = 18700
 descriptor_ns = 3000
+register_ns = 0
+interrupt_ns = 0
+small_bytes = 0
+small_percent = 100
 """
 
 
@@ -55,6 +59,13 @@ def test_neighbours_share_a_path(tmp_path: Path) -> None:
         ("channels = 3", "channels = true", "dma.channels must be"),
         ("channels = 3", "", "dma.channels must be"),
         ("descriptor_ns = 3000", "descriptor_ns = -1", "dma.descriptor_ns must be"),
+        ("register_ns = 0", "register_ns = -1", "dma.register_ns must be"),
+        ("interrupt_ns = 0", "", "dma.interrupt_ns must be"),
+        (
+            "small_percent = 100",
+            "small_percent = 0",
+            "dma.small_percent must be a whole number from 1 to 100",
+        ),
         ("node_mib = 1024", "node_mib = 511", "machine.node_mib must be"),
         ("nodes = 2", "nodes = 1", "machine.nodes must be"),
         ("cpu_nodes = 1", "cpu_nodes = 2", "machine.cpu_nodes must be at most"),
@@ -73,6 +84,24 @@ def test_what_is_wrong_is_named(tmp_path: Path, old: str, new: str, named: str) 
         _load(tmp_path, text)
     assert named in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", profile.names())
+def test_what_nobody_has_posted_is_off(name: str) -> None:
+    dma = profile.load(name).dma
+    assert (dma.register_ns, dma.interrupt_ns, dma.small_percent) == (0, 0, 100)
+
+
+def test_one_thing_is_varied(tmp_path: Path) -> None:
+    server = _load(tmp_path, GOOD)
+    one = server.varied("register_ns", 300)
+    assert one.varied("register_ns", 0) == server
+    assert "register-ns=300,interrupt-ns=0," in one.dma.qemu_args()[-1]
+    assert server.varied("iommu", "off") == server
+    strict = server.varied("iommu", "strict").computer
+    assert strict.iommu
+    assert "intel-iommu" in str(strict.qemu_args())
+    assert strict.kernel_args == ("iommu.strict=1",)
 
 
 def test_unknown_profile_names_those_there_are(tmp_path: Path) -> None:

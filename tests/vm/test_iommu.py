@@ -35,8 +35,7 @@ def run(flavour: str, lines: list[str], cpus: int = 4, edus: int = 1) -> qemu.Re
     kernel = kbuild.build(flavour)
     programs = {iommu.MODULE: iommu.build_module(kernel), iommu.STRESS: iommu.build_stress(kernel)}
     job = qemu.Job(iommu.script(lines), BOOT_S, programs=programs)
-    more = ("-device", "edu,dma_mask=0xffffffffffffffff") * (edus - 1)
-    result = qemu.run(kernel, replace(machine.get("iommu-smp", cpus), devices=more), job)
+    result = qemu.run(kernel, replace(machine.get("iommu-smp", cpus), devices=machine.EDU * edus), job)
     # Its default is to sleep until somebody wakes it.
     assert "kcsan" not in flavour or "kcsan: enabled early" in result.console
     return result

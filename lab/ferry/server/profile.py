@@ -28,12 +28,22 @@ _DMA = {
     "path_mb_s": (1, 1_000_000),
     "total_mb_s": (1, 1_000_000),
     "descriptor_ns": (0, 1_000_000),
+    "register_ns": (0, 1_000_000),
+    "interrupt_ns": (0, 1_000_000),
+    "small_bytes": (0, 1 << 30),
+    "small_percent": (1, 100),
+}
+# What an IOMMU does with what the engine's driver has mapped, by the kernel's arguments.
+IOMMU = {
+    "off": (),
+    "lazy": ("iommu.strict=0",),  # drops addresses from its cache many at a time
+    "strict": ("iommu.strict=1",),  # each as soon as it is unmapped
 }
 
 
 @dataclass(frozen=True)
 class Dma:
-    """A server's engine. MB is 10^6 bytes; all in virtual time."""
+    """A server's engine. MB is 10^6 bytes; all in virtual time. The last four are off by default."""
 
     channels: int
     channels_per_path: int
@@ -41,6 +51,10 @@ class Dma:
     path_mb_s: int
     total_mb_s: int
     descriptor_ns: int
+    register_ns: int = 0  # that an access to a register costs the CPU
+    interrupt_ns: int = 0  # that an interrupt costs it, beyond its handler
+    small_bytes: int = 0  # copies of less have small_percent of the rate
+    small_percent: int = 100
 
     def qemu_args(self) -> tuple[str, ...]:
         """The engine as devices, one function per slot; neighbours share a path."""
@@ -48,8 +62,10 @@ class Dma:
         for path in range(-(-self.channels // self.channels_per_path)):
             limit = f"bandwidth={self.path_mb_s}000000"
             args += ["-device", f"ptdma-fabric,id=path{path},parent=memory,{limit}"]
+        own = f"bandwidth={self.channel_mb_s}000000,descriptor-ns={self.descriptor_ns}"
+        own += f",register-ns={self.register_ns},interrupt-ns={self.interrupt_ns}"
+        own += f",small-bytes={self.small_bytes},small-percent={self.small_percent}"
         for i in range(self.channels):
-            own = f"bandwidth={self.channel_mb_s}000000,descriptor-ns={self.descriptor_ns}"
             place = f"id=dma{i},addr={FIRST_SLOT + i:#x},fabric=path{i // self.channels_per_path}"
             args += ["-device", f"{emulator.DEVICE},{place},{own}"]
         return tuple(args)
@@ -63,6 +79,16 @@ class Profile:
     summary: str
     computer: machine.Machine
     dma: Dma
+
+    def varied(self, parameter: str, value: int | str) -> Profile:
+        """The same server but for one thing: a parameter of the engine, or "iommu"."""
+        if parameter != "iommu":
+            dma = dataclasses.replace(self.dma, **{parameter: value})  # type: ignore[arg-type]
+            return dataclasses.replace(self, dma=dma)
+        args = IOMMU[str(value)]
+        known = (*self.computer.kernel_args, *args)
+        computer = dataclasses.replace(self.computer, iommu=bool(args), kernel_args=known)
+        return dataclasses.replace(self, computer=computer)
 
     def as_machine(self) -> machine.Machine:
         """What the emulator is to be. Its size never depends on the host: the figures would, too."""
@@ -78,9 +104,10 @@ class Profile:
         return dataclasses.replace(self.as_machine(), icount=False, cpus=cpus)
 
     def parameters(self) -> dict[str, Any]:
-        """For the record beside a result: of the engine, and where the memory is."""
+        """For the record beside a result: of the engine, where the memory is, and what lies between."""
         keys = ("cpu_nodes", "slow_nodes")
-        return {key: getattr(self.computer, key) for key in keys} | dataclasses.asdict(self.dma)
+        iommu = {"iommu": "on" if self.computer.iommu else "off"}
+        return {key: getattr(self.computer, key) for key in keys} | iommu | dataclasses.asdict(self.dma)
 
 
 def names(folder: Path = FOLDER) -> list[str]:

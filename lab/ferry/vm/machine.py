@@ -18,6 +18,9 @@ ICOUNT_CPU = f"{TCG_CPU},-rdrand,-rdseed"
 # The host's date takes the guest's kernel a few instructions more or less to read and write.
 ICOUNT_DATE = "2026-01-01"
 
+# QEMU's device that can do DMA to any address, for a program to drive.
+EDU = ("-device", "edu,dma_mask=0xffffffffffffffff")
+
 ONE_BY_ONE = "sysctl.vm.migrate_ranges=0"
 
 
@@ -31,7 +34,7 @@ class Machine:
     cpu_nodes: int = 2
     node_mib: int = 2048
     icount: bool = False  # one instruction is one virtual nanosecond, and every run is the same
-    iommu: bool = False  # Intel's; behind it QEMU's edu device, which can do DMA
+    iommu: bool = False  # Intel's
     slow_nodes: bool = False  # ACPI says that nodes without CPUs are slower, so Linux demotes to them
     kernel_args: tuple[str, ...] = ()
     program: tuple[str, ...] = ("qemu-system-x86_64",)
@@ -86,7 +89,6 @@ class Machine:
             args += ["-machine", "hmat=on"]
         if self.iommu:
             args += ["-machine", "q35", "-device", "intel-iommu,aw-bits=48"]
-            args += ["-device", "edu,dma_mask=0xffffffffffffffff"]
         for node in range(self.nodes):
             args += ["-object", f"memory-backend-ram,id=ram{node},size={self.node_mib}M"]
             args += ["-numa", f"node,nodeid={node},memdev=ram{node}{self._placement(node)}"]
@@ -121,8 +123,8 @@ MACHINES = {
         Machine("cxl", cpu_nodes=1, slow_nodes=True),
         # Half of node 1 can be unplugged; most of node 0 can be had in one piece, so movable pages go there.
         Machine("movable", kernel_args=("movablecore=1G", "cma=1280M@0-2G")),
-        Machine("iommu", cpus=1, nodes=1, cpu_nodes=1, icount=True, iommu=True),
-        Machine("iommu-smp", cpus=4, nodes=1, cpu_nodes=1, iommu=True),
+        Machine("iommu", cpus=1, nodes=1, cpu_nodes=1, icount=True, iommu=True, devices=EDU),
+        Machine("iommu-smp", cpus=4, nodes=1, cpu_nodes=1, iommu=True, devices=EDU),
     )
 }
 
