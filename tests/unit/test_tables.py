@@ -8,7 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy
 import pytest
+from matplotlib import pyplot
 
 from ferry import cli, paths
 from ferry.bench import cell, rows
@@ -17,7 +19,7 @@ from ferry.commands import table as table_command
 from ferry.errors import FerryError, UsageError
 from ferry.results import report
 from ferry.server import profile
-from ferry.tables import experiments, fit, page, runner
+from ferry.tables import experiments, fit, page, runner, sensitivity
 from ferry.tables.experiments import Scale
 
 ROW = rows.Row(
@@ -167,12 +169,31 @@ def test_shards_hold_each_cell_once_and_one_kernel() -> None:
     assert plan == runner.shards(cells)
 
 
+def test_each_server_has_its_own_vms() -> None:
+    cells = _cells("sensitivity", False)
+    for shard in runner.shards(cells):
+        assert {each.varied for _, each in shard.cells} == {shard.varied}
+
+
+def test_one_thing_at_a_time_is_varied_around_the_profile() -> None:
+    """None of the values is what the profile has: that would be measured twice."""
+    server = profile.load("zen3")
+    assert server not in [server.varied(*each) for each in sensitivity.values(quick=False)]
+    cells = _cells("sensitivity", False)
+    assert not [each for each in cells if each.varied and each.engine not in ("dma", "ferry")]
+    plain = {replace(each, varied=None) for each in cells if each.varied}
+    assert plain == {each for each in cells if each.channels and not each.varied}
+
+
+THREE = (
+    (Cell("vanilla", "2M", 48), 2.0),
+    (Cell("dma", "2M", 48, 16, 512), 11.0),
+    (Cell("ferry", "2M", 48, 16), 12.0),
+)
+
+
 def _result() -> dict[str, Any]:
-    found = [
-        _found(Cell("vanilla", "2M", 48), 2.0),
-        _found(Cell("dma", "2M", 48, 16, 512), 11.0),
-        _found(Cell("ferry", "2M", 48, 16), 12.0),
-    ]
+    found = [_found(one, gbps) for one, gbps in THREE]
     compared = experiments.compare(experiments.get("v5-throughput"), found)
     return {
         "table": "v5-throughput",
@@ -236,6 +257,30 @@ def test_report_is_one_file_with_all_tables(tmp_path: Path) -> None:
     assert "data:image/png;base64," in text
     assert 'src="http' not in text
     assert pictures[0].read_bytes().startswith(b"\x89PNG")
+
+
+def test_varied_cells_are_shown_with_what_they_are_compared_to(tmp_path: Path) -> None:
+    result = _result()
+    varied = ("register_ns", 300)
+    slow = _found(Cell("ferry", "2M", 48, 16, varied=varied), 6.0)
+    every = [*(_found(one, gbps) for one, gbps in THREE), slow]
+    compared = experiments.compare(experiments.get("sensitivity"), every)
+    result |= {"table": "sensitivity", "cells": [each.as_json() for each in compared]}
+    result["provenance"]["register_ns"] = 0
+    assert [page.varied(each) for each in result["cells"]] == ["", "", "", "register_ns = 300"]
+    assert result["cells"][-1]["ratio"] == 3.0
+    ((name, draw),) = page._sweeps(result)[0]
+    assert name == "2M folios, register_ns"
+    axes = pyplot.figure().subplots()
+    draw(axes)
+    lines = {line.get_label(): numpy.asarray(line.get_ydata()).tolist() for line in axes.get_lines()}
+    assert lines["dma x16"] == [5.5]
+    assert lines["ferry x16"] == [6.0, 3.0]
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["0", "300"]
+    report.write_json(tmp_path / "table-sensitivity.json", result)
+    picture, written = page.write(tmp_path)
+    assert picture.name == "table-sensitivity.png"
+    assert "register_ns = 300" in written.read_text()
 
 
 def test_equal_results_give_equal_reports(tmp_path: Path) -> None:

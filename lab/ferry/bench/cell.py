@@ -36,6 +36,7 @@ class Cell:
     access: bool = False
     cycles: bool = False  # of migrate_pages() and of the copies in it
     runs: int = 1  # more where they differ
+    varied: tuple[str, int | str] | None = None  # what of the server is other than its profile says
 
     def __post_init__(self) -> None:
         if self.engine not in ENGINES:
@@ -57,7 +58,8 @@ class Cell:
         many = self.channels or self.threads
         channels = f" x{many}" if many else ""
         batch = f", batches of {self.batch_pages}" if self.batch_pages else ""
-        return f"{self.folios} x {self.folio}, {self.engine}{channels}{batch}"
+        varied = f", {self.varied[0]} {self.varied[1]}" if self.varied else ""
+        return f"{self.folios} x {self.folio}, {self.engine}{channels}{batch}{varied}"
 
     def engine_lines(self) -> list[str]:
         """Shell lines that load the engine, as it is to be."""
@@ -113,7 +115,10 @@ class Found:
     def as_json(self) -> dict[str, Any]:
         """The cell as JSON; keys that do not apply are left out."""
         away = {key: value for key, value in self.row.inaccessible_us.items() if value is not None}
+        parameter, value = self.cell.varied or (None, None)
         known = {
+            "parameter": parameter,
+            "value": value,
             "folio_kib": self.row.folio_kib,
             "engine": self.cell.engine,
             "channels": self.cell.channels or None,

@@ -14,6 +14,7 @@ from ferry.progress import elapsed, note
 from ferry.results import provenance, report
 from ferry.server import emulator, profile
 from ferry.tables import experiments, here, page, runner
+from ferry.vm.machine import Machine
 
 ALL = "all"
 MOST_SHOWN = 20
@@ -79,7 +80,8 @@ def _one(table: experiments.Table, server: profile.Profile, args: argparse.Names
 def _compare(one: dict[str, Any], other: dict[str, Any]) -> None:
     """Raise FerryError, naming what differs, unless two results have the same figures."""
     differ = [
-        f"{cell['folio_kib']} KiB, {page.engine(cell)}: {key} {cell.get(key)} and {twin.get(key)}"
+        f"{cell['folio_kib']} KiB, {page.engine(cell)} {page.varied(cell)}: "
+        f"{key} {cell.get(key)} and {twin.get(key)}"
         for cell, twin in zip(one["cells"], other["cells"], strict=True)
         for key in cell | twin
         if cell.get(key) != twin.get(key)
@@ -118,7 +120,7 @@ def _measure(table: experiments.Table, server: profile.Profile, args: argparse.N
         emulator.build()
         machine = server.as_threads() if table.wall_time else server.as_machine()
         machine = machine.one_by_one() if args.one_by_one else machine
-        found, kernels = runner.in_vms(cells, machine)
+        found, kernels = runner.in_vms(cells, machine, _others(cells, server, args))
         known = provenance.of_vms(machine, kernels) | {"server": server.summary, **server.parameters()}
     figures = [each.as_json() for each in experiments.compare(table, found)]
     return {
@@ -127,6 +129,14 @@ def _measure(table: experiments.Table, server: profile.Profile, args: argparse.N
         "missing": missing,
         "cells": [here.named(cell) for cell in figures] if args.here else figures,
     }
+
+
+def _others(
+    cells: list[Cell], server: profile.Profile, args: argparse.Namespace
+) -> dict[runner.Varied, Machine]:
+    """A machine for each server that is varied."""
+    made = {each.varied: server.varied(*each.varied).as_machine() for each in cells if each.varied}
+    return {varied: each.one_by_one() if args.one_by_one else each for varied, each in made.items()}
 
 
 def _check_channels(table: experiments.Table, cells: list[Cell], server: profile.Profile) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 from ferry.bench.cell import PAGE, Cell, Found
 from ferry.bench.migbench import parse_size
 from ferry.errors import UsageError
+from ferry.tables import sensitivity
 
 # What an emulated node has room for. 96M are 48 folios of 2M: as many for each of 1, 2, 4, 8, 12 or 16
 # channels.
@@ -168,11 +169,25 @@ def _throughput(known: dict[str, Any], scale: Scale) -> list[Cell]:
 
 def _throughput_published(known: dict[str, Any], cell: Cell) -> Posted:
     every = known["throughput"]
-    if cell.engine not in ("vanilla", "dma"):
+    if cell.engine not in ("vanilla", "dma") or cell.varied:
         return NOTHING
     place = every["folios"].index(cell.folio)
     row = every["vanilla"] if cell.engine == "vanilla" else every["dma"][str(cell.channels)]
     return Posted(row[place] / every["vanilla"][place], fitted=cell.engine == "dma" and cell.folio in FITTED)
+
+
+# --- sensitivity ---
+
+
+def _sensitivity(known: dict[str, Any], scale: Scale) -> list[Cell]:
+    """The same cells with each server, but vanilla, which does not use the engine, once."""
+    folios, channels = sensitivity.folios(scale.quick), [sensitivity.CHANNELS]
+    cells = throughput_cells(folios, channels, scale=scale)
+    on_engine = throughput_cells(folios, channels, ["dma", "ferry"], scale)
+    cells += [
+        replace(each, varied=varied) for varied in sensitivity.values(scale.quick) for each in on_engine
+    ]
+    return sorted(cells, key=lambda each: folios.index(each.folio))
 
 
 # --- v5-batch ---
@@ -304,6 +319,15 @@ TABLES = {
             "v5",
             _throughput,
             _throughput_published,
+        ),
+        Table(
+            "sensitivity",
+            "Throughput by what is not known of the engine and of the way to it",
+            "v5",
+            _sensitivity,
+            _throughput_published,
+            note="One parameter at a time is other than the profile says; a row without one has none. "
+            "Vanilla does not use the engine, and was measured once.",
         ),
         Table(
             "v5-batch",

@@ -78,7 +78,9 @@ def split(cells: Sequence[Cell], channels: int, free: int) -> tuple[list[Cell], 
     """The cells that fit, and the others, each with what it lacks."""
     able, missing = [], []
     for each in cells:
-        if each.channels > channels:
+        if each.varied:
+            missing.append((each, "an emulated server, whose parameters can be set"))
+        elif each.channels > channels:
             missing.append((each, f"{each.channels} DMA channels: this machine has {channels} free"))
         elif each.bytes > free:
             missing.append((each, f"{each.bytes >> 20} MiB: a node has room for {free >> 20}"))

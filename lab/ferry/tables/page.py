@@ -13,6 +13,7 @@ import json
 import statistics
 import textwrap
 from collections.abc import Callable, Container
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,11 +26,14 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 Json = dict[str, Any]
+# Its title, and what draws it.
+Panel = tuple[str, Callable[["Axes"], None]]
 
 # Heading and how a cell shows it.
 COLUMNS: tuple[tuple[str, Callable[[Json], str]], ...] = (
     ("folio", lambda cell: report.size(cell["folio_kib"])),
     ("engine", lambda cell: engine(cell)),
+    ("varied", lambda cell: varied(cell)),
     ("batch, pages", lambda cell: f"{cell['batch_pages']:,}" if "batch_pages" in cell else ""),
     ("folios", lambda cell: f"{cell['folios']:,}"),
     ("GB/s", lambda cell: f"{cell['gbps']:.3f}"),
@@ -60,6 +64,11 @@ def engine(cell: Json) -> str:
     """An engine as the tables name it."""
     many = cell.get("channels") or cell.get("threads")
     return f"{cell['engine']} x{many}" if many else str(cell["engine"])
+
+
+def varied(cell: Json) -> str:
+    """What of the server is other than its profile says."""
+    return f"{cell['parameter']} = {cell['value']}" if "parameter" in cell else ""
 
 
 def residual(cell: Json) -> str:
@@ -179,23 +188,23 @@ def _picture(result: Json) -> bytes:
     mpl.use("Agg")
     from matplotlib import pyplot
 
-    folios = list(dict.fromkeys(cell["folio_kib"] for cell in result["cells"]))
-    draw = _plot_channels
-    if result["table"] == "v5-batch":
-        draw = _plot_batches
-    elif result["table"] in ("mtcopy", "userspace", "v1-cycles"):
-        draw = _plot_folios
+    sweeps = result["table"] == "sensitivity"
+    grid = _sweeps(result) if sweeps else [_panels(result)]
+    size = (max(6.0, 3.2 * len(grid[0])), 1 + 3 * len(grid))
     figure, axes = pyplot.subplots(
-        1, len(folios), figsize=(max(6.0, 3.2 * len(folios)), 4), layout="constrained", squeeze=False
+        len(grid),
+        len(grid[0]),
+        figsize=size,
+        layout="constrained",
+        sharey="row" if sweeps else "none",
+        squeeze=False,
     )
-    where = "here" if _here(result) else "emulated"
-    for part, folio in zip(axes[0], folios, strict=True):
-        cells = [cell for cell in result["cells"] if cell["folio_kib"] == folio and "ratio" in cell]
-        draw(part, cells, where)
-        fitted = any(cell.get("fitted") for cell in cells)
-        part.set_title(f"{report.size(folio)} folios{', fitted' * fitted}")
-        part.spines[["top", "right"]].set_visible(False)
-    axes[0][0].set_ylabel(f"throughput, {'none' if _here(result) else 'vanilla'} = 1")
+    for row, panels in zip(axes, grid, strict=True):
+        for part, (name, draw) in zip(row, panels, strict=True):
+            draw(part)
+            part.set_title(name)
+            part.spines[["top", "right"]].set_visible(False)
+        row[0].set_ylabel(f"throughput, {'none' if _here(result) else 'vanilla'} = 1")
     figure.supxlabel(provenance.short(result["provenance"]), fontsize="x-small", color="grey")
     axes[0][-1].legend(fontsize="small", loc="upper left", bbox_to_anchor=(1.0, 1.0))
     width = int(figure.get_figwidth() * LETTERS_PER_INCH)
@@ -205,6 +214,65 @@ def _picture(result: Json) -> bytes:
     figure.savefig(out, format="png", dpi=110, metadata={"Software": None})
     pyplot.close(figure)
     return out.getvalue()
+
+
+def _panels(result: Json) -> list[Panel]:
+    """A panel for each folio size."""
+    draw = _plot_channels
+    if result["table"] == "v5-batch":
+        draw = _plot_batches
+    elif result["table"] in ("mtcopy", "userspace", "v1-cycles"):
+        draw = _plot_folios
+    where = "here" if _here(result) else "emulated"
+    return [
+        (f"{report.size(folio)} folios{_fitted(cells)}", partial(draw, cells=cells, where=where))
+        for folio, cells in _by_folio(result)
+    ]
+
+
+def _fitted(cells: list[Json]) -> str:
+    return ", fitted" if any(cell.get("fitted") for cell in cells) else ""
+
+
+def _sweeps(result: Json) -> list[list[Panel]]:
+    """A row of panels for each folio size, with one for each parameter."""
+    names = list(dict.fromkeys(cell["parameter"] for cell in result["cells"] if "parameter" in cell))
+    return [
+        [
+            (
+                f"{report.size(folio)} folios, {name}",
+                partial(_plot_values, cells=cells, name=name, base=result["provenance"].get(name)),
+            )
+            for name in names
+        ]
+        or [(f"{report.size(folio)} folios", partial(_plot_channels, cells=cells, where="here"))]
+        for folio, cells in _by_folio(result)
+    ]
+
+
+def _by_folio(result: Json) -> list[tuple[int, list[Json]]]:
+    """The cells that have a ratio."""
+    sizes = dict.fromkeys(cell["folio_kib"] for cell in result["cells"])
+    return [
+        (size, [cell for cell in result["cells"] if cell["folio_kib"] == size and "ratio" in cell])
+        for size in sizes
+    ]
+
+
+def _plot_values(axes: Axes, cells: list[Json], name: str, base: Any) -> None:
+    """Ratio by the values of a parameter; a cell without one has what the profile says."""
+    mine = [cell for cell in cells if cell.get("parameter", name) == name]
+    found = {cell.get("value", base) for cell in mine}
+    values = sorted(found, key=lambda value: (isinstance(value, str), value))
+    for i, title in enumerate(dict.fromkeys(engine(cell) for cell in mine if "channels" in cell)):
+        points = [(values.index(c.get("value", base)), c["ratio"]) for c in mine if engine(c) == title]
+        style = "-s" if title.startswith("ferry") else "--o"
+        axes.plot(*zip(*sorted(points), strict=True), f"C{i}{style}", label=title, markersize=4)
+    for cell in (c for c in mine if c["engine"] == "cpu"):
+        axes.axhline(cell["ratio"], color="grey", linewidth=0.8, linestyle=":", label="the CPU copies")
+    axes.axhline(1.0, color="grey", linewidth=0.8)
+    axes.set_xticks(range(len(values)), [f"{value:,}" if value != str(value) else value for value in values])
+    axes.set_ylim(bottom=0)
 
 
 def _plot_channels(axes: Axes, cells: list[Json], where: str) -> None:

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from ferry import paths
 from ferry.bench import cell, migbench
@@ -28,6 +29,8 @@ BOOT_S = 180.0
 CELL_S = 120.0
 SECONDS_PER_GIB = 240.0
 
+Varied = tuple[str, int | str]
+
 
 @dataclass(frozen=True)
 class Shard:
@@ -38,6 +41,11 @@ class Shard:
     cells: tuple[tuple[int, Cell], ...]
 
     @property
+    def varied(self) -> Varied | None:
+        """What their server is other in."""
+        return self.cells[0][1].varied
+
+    @property
     def limit_s(self) -> float:
         """The time that it may take on a busy host."""
         work = sum(CELL_S + each.bytes / (1 << 30) * 3 * SECONDS_PER_GIB for _, each in self.cells)
@@ -45,11 +53,13 @@ class Shard:
 
 
 def shards(cells: Sequence[Cell], size: int = CELLS_PER_VM) -> list[Shard]:
-    """The cells by kernel, like beside like; the longest first, so that all VMs end at about one time."""
+    """The cells by kernel and server, like beside like; the longest first, so that all VMs end at about
+    one time."""
     found: list[tuple[str, tuple[tuple[int, Cell], ...]]] = []
-    for flavour in ("vanilla", "ferry"):
+    for flavour, varied in sorted({(each.flavour, each.varied) for each in cells}, key=repr, reverse=True):
         mine = sorted(
-            (i for i, each in enumerate(cells) if each.flavour == flavour), key=lambda i: cell.key(cells[i])
+            (i for i, each in enumerate(cells) if (each.flavour, each.varied) == (flavour, varied)),
+            key=lambda i: cell.key(cells[i]),
         )
         found += [
             (flavour, tuple((i, cells[i]) for i in mine[start : start + size]))
@@ -59,8 +69,11 @@ def shards(cells: Sequence[Cell], size: int = CELLS_PER_VM) -> list[Shard]:
     return [Shard(number, *each) for number, each in enumerate(found)]
 
 
-def in_vms(cells: Sequence[Cell], machine: Machine) -> tuple[list[Found], dict[str, str]]:
-    """Measure cells. Returns them in order, and the kernels' releases.
+def in_vms(
+    cells: Sequence[Cell], machine: Machine, others: Mapping[Varied, Machine] = MappingProxyType({})
+) -> tuple[list[Found], dict[str, str]]:
+    """Measure cells on a machine, those of a varied server on its own among others. Returns them in order,
+    and the kernels' releases.
 
     As many VMs run at a time as the host has CPUs, but one alone if it is wall time that they measure.
     Raises FerryError at the first VM that fails; no other is left running.
@@ -78,7 +91,8 @@ def in_vms(cells: Sequence[Cell], machine: Machine) -> tuple[list[Found], dict[s
                 programs={"bin/migbench": program},
                 name=f"console-{shard.number}",
             )
-            result = qemu.run(kernels[shard.flavour], machine, job, cancelled=cancelled)
+            where = others[shard.varied] if shard.varied else machine
+            result = qemu.run(kernels[shard.flavour], where, job, cancelled=cancelled)
             if result.status:
                 raise FerryError(f"a bench ended early: {result.output.strip()[-200:]}")
             return cell.parse(result.records, cells)
