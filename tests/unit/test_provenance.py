@@ -13,7 +13,7 @@ import pytest
 
 from ferry import files, paths
 from ferry.results import provenance
-from ferry.tables import page
+from ferry.tables import show
 from ferry.vm.machine import MACHINES
 
 
@@ -69,7 +69,7 @@ def test_this_machine_says_its_kernel_and_compiler() -> None:
 )
 def test_another_machine_or_a_part_has_a_file_of_its_own(profile: str, quick: bool, name: str) -> None:
     result: dict[str, Any] = {"table": "t", "profile": profile, "quick": quick}
-    assert page.place(result, Path()).name == name
+    assert show.place(result, Path()).name == name
 
 
 def test_two_runs_have_logs_of_their_own() -> None:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,14 +14,18 @@ import pytest
 from matplotlib import pyplot
 
 from ferry import cli, paths
-from ferry.bench import cell, rows
+from ferry.bench import cell, migbench, rows
 from ferry.bench.cell import Cell, Found
 from ferry.commands import table as table_command
 from ferry.errors import FerryError, UsageError
+from ferry.kernel import kbuild
 from ferry.results import report
 from ferry.server import profile
-from ferry.tables import experiments, fit, page, runner, sensitivity
+from ferry.tables import experiments, fit, page, plots, runner, sensitivity, show
 from ferry.tables.experiments import Scale
+from ferry.vm import qemu
+from ferry.vm.machine import Machine
+from tests.unit import fresh
 
 ROW = rows.Row(
     call="move_pages", memory="anon", folio_kib=2048, engine="", channels=0, bytes=1, runs=1, threads=1,
@@ -160,19 +165,29 @@ def test_vanilla_has_the_copies_of_the_same_batch() -> None:
     assert shares == [0.2, 2.0 / 9.0, 0.125, 1.0 / 7.0]
 
 
-def test_shards_hold_each_cell_once_and_one_kernel() -> None:
-    cells = _cells("v5-throughput", False)
-    plan = runner.shards(cells)
-    assert sorted(i for shard in plan for i, _ in shard.cells) == list(range(len(cells)))
-    for shard in plan:
-        assert {cells[i].flavour for i, _ in shard.cells} == {shard.flavour}
-    assert plan == runner.shards(cells)
+def test_each_cell_has_a_vm_of_its_own_and_of_its_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    cells = _cells("sensitivity", True)
+    server = profile.load("zen3").computer
+    others = {each.varied: replace(server, name=str(each.varied)) for each in cells if each.varied}
+    booted: list[tuple[int, str]] = []
 
+    def run(kernel: str, where: Machine, job: qemu.Job, **more: Any) -> qemu.Result:
+        number = int(re.findall(r'echo "cell (\d+) ', job.script)[0])
+        assert job.script.count("migbench --") == 1
+        assert kernel == cells[number].flavour
+        booted.append((number, where.name))
+        return qemu.Result(0, [f"cell {number} {json.dumps(fresh.ROW)}"], "", "")
 
-def test_each_server_has_its_own_vms() -> None:
-    cells = _cells("sensitivity", False)
-    for shard in runner.shards(cells):
-        assert {each.varied for _, each in shard.cells} == {shard.varied}
+    class Release(str):
+        release = "6.12"
+
+    monkeypatch.setattr(qemu, "run", run)
+    monkeypatch.setattr(kbuild, "build", Release)
+    monkeypatch.setattr(migbench, "build_migbench", lambda: Path("migbench"))
+    found, _ = runner.in_vms(cells, server, others)
+    assert [each.cell for each in found] == cells
+    expected = [(i, str(each.varied) if each.varied else server.name) for i, each in enumerate(cells)]
+    assert sorted(booted) == expected
 
 
 def test_one_thing_at_a_time_is_varied_around_the_profile() -> None:
@@ -222,8 +237,8 @@ def test_json_leaves_out_what_does_not_apply() -> None:
 def test_residual_is_shown_beside_the_posted_ratio() -> None:
     result = _result()
     dma = result["cells"][1]
-    assert page.residual(dma) == "-7 % fitted"
-    assert [name for name, _ in page.columns(result)][-1] == "residual"
+    assert show.residual(dma) == "-7 % fitted"
+    assert [name for name, _ in show.columns(result)][-1] == "residual"
 
 
 def test_fitted_and_predicted_misfits_are_apart() -> None:
@@ -231,7 +246,7 @@ def test_fitted_and_predicted_misfits_are_apart() -> None:
         return {"engine": engine, "ratio": ratio, "published_ratio": 2.0, **more}
 
     cells = [one("dma", 2.1, fitted=True), one("dma", 1.0), one("dma", 3.0), one("vanilla", 1.8)]
-    assert page.residuals({"cells": cells}) == {
+    assert show.residuals({"cells": cells}) == {
         "residuals, fitted": "1 cells, half within 5 %, from +5 to +5 %",
         "residuals, predicted": "2 cells, half within 50 %, from -50 to +50 %",
         "residuals, vanilla": "1 cells, half within 10 %, from -10 to -10 %",
@@ -267,9 +282,9 @@ def test_varied_cells_are_shown_with_what_they_are_compared_to(tmp_path: Path) -
     compared = experiments.compare(experiments.get("sensitivity"), every)
     result |= {"table": "sensitivity", "cells": [each.as_json() for each in compared]}
     result["provenance"]["register_ns"] = 0
-    assert [page.varied(each) for each in result["cells"]] == ["", "", "", "register_ns = 300"]
+    assert [show.varied(each) for each in result["cells"]] == ["", "", "", "register_ns = 300"]
     assert result["cells"][-1]["ratio"] == 3.0
-    ((name, draw),) = page._sweeps(result)[0]
+    ((name, draw),) = plots._sweeps(result)[0]
     assert name == "2M folios, register_ns"
     axes = pyplot.figure().subplots()
     draw(axes)

@@ -12,7 +12,7 @@ from ferry.commands.bench import as_json
 from ferry.kernel import kbuild
 from ferry.results import plot, provenance, report
 from ferry.server import emulator, profile
-from ferry.tables import experiments, page, runner
+from ferry.tables import experiments, runner, show
 from ferry.vm import machine
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
     plot.draw(measured.rows, picture, title, provenance.short(result["provenance"]))
     report.show(report.table(measured.rows, f"Moved from node 0 to node 1: {title}"))
     report.show(_redis_table(moved))
-    report.show(page.as_table(headline))
+    report.show(show.as_table(headline))
     print(f"{output}\n{picture}")
     return 0
 

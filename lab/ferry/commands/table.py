@@ -13,7 +13,7 @@ from ferry.errors import FerryError, UsageError
 from ferry.progress import elapsed, note
 from ferry.results import provenance, report
 from ferry.server import emulator, profile
-from ferry.tables import experiments, here, page, runner
+from ferry.tables import experiments, here, page, runner, show
 from ferry.vm.machine import Machine
 
 ALL = "all"
@@ -49,13 +49,13 @@ def run(args: argparse.Namespace) -> int:
     if args.here:
         here.check()
     path = Path(args.json) if args.json and args.json != "-" else None
-    for output in filter(None, (path, *(page.place(_about(table, server, args)) for table in wanted))):
+    for output in filter(None, (path, *(show.place(_about(table, server, args)) for table in wanted))):
         report.check_writable(output)
     results = [_one(table, server, args) for table in wanted]
     if args.json:
         report.write_json(path, results[0] if args.name != ALL else {"tables": results})
     if args.json != "-":
-        for made in (*(page.place(result) for result in results), *page.write()):
+        for made in (*(show.place(result) for result in results), *page.write()):
             print(made)
     return 0
 
@@ -67,10 +67,10 @@ def _one(table: experiments.Table, server: profile.Profile, args: argparse.Names
     if args.twice:
         _compare(result, _measure(table, server, args))
     note(f"{table.name}: {elapsed(time.monotonic() - begin)}" + (", two runs the same" * args.twice))
-    report.write_json(page.place(result), result)
+    report.write_json(show.place(result), result)
     if args.json != "-":
-        report.show(page.as_table(result))
-    for kind, found in page.residuals(result).items():
+        report.show(show.as_table(result))
+    for kind, found in show.residuals(result).items():
         note(f"{result['table']}: {kind}: {found}")
     for lacking in result["missing"]:
         note(f"not measured: {lacking}")
@@ -80,7 +80,7 @@ def _one(table: experiments.Table, server: profile.Profile, args: argparse.Names
 def _compare(one: dict[str, Any], other: dict[str, Any]) -> None:
     """Raise FerryError, naming what differs, unless two results have the same figures."""
     differ = [
-        f"{cell['folio_kib']} KiB, {page.engine(cell)} {page.varied(cell)}: "
+        f"{cell['folio_kib']} KiB, {show.engine(cell)} {show.varied(cell)}: "
         f"{key} {cell.get(key)} and {twin.get(key)}"
         for cell, twin in zip(one["cells"], other["cells"], strict=True)
         for key in cell | twin
