@@ -17,7 +17,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     verb.add_argument("flavours", nargs="*", metavar="FLAVOUR", help=", ".join(kbuild.FLAVOURS))
     verb.set_defaults(verb=_build)
 
-    verb = verbs.add_parser("export", help="write everything as a series for 'git am'")
+    verb = verbs.add_parser("export", help="write everything as series for 'git am', each with its letter")
     verb.add_argument("folder", type=Path, metavar="DIR", help="a new or empty folder")
     verb.set_defaults(verb=_export)
 
@@ -55,8 +55,9 @@ def _build(args: argparse.Namespace) -> int:
 
 def _export(args: argparse.Namespace) -> int:
     tree.assemble_current()
-    for path in series.export(series.load(), args.folder, tree.HERE):
-        print(path)
+    for paths in series.export(series.load(), args.folder, tree.HERE).values():
+        for path in paths:
+            print(path)
     return 0
 
 

@@ -1,46 +1,76 @@
 # SPDX-License-Identifier: GPL-2.0
-"""The patch series for upstream review: kernel/series.toml says which files make which patch.
+"""The series for upstream review: kernel/series.toml says which files make which patch of which.
 
-    cover = "series/00-cover.msg"            # first paragraph: subject; the rest: text
-    checkpatch_ignore = ["FILE_PATH_CHANGES"]
+    [[series]]
+    name = "offload"                         # of its folder and branch
+    cover = "series/offload-cover.msg"       # first paragraph: subject; the rest: text
+    needs = ["iommu"]                        # the series before it without which it does not apply
 
-    [[patch]]
+    [series.checkpatch_ignore]               # of all its patches: a type, and why it is ignored
+    FILE_PATH_CHANGES = "MAINTAINERS comes last"
+
+    [[series.patch]]
     message = "series/01-interface.msg"      # From:, Subject:, empty line, text
     hooks = ["0001-*.patch"]                 # of kernel/patches, goes into the same commit
     files = ["include/linux/*", "mm/migrate_offload/*"]
     omit = { "mm/migrate_offload/Kconfig" = ["KUNIT"] }
-    checkpatch_ignore = ["COMPLEX_MACRO"]    # of this patch, with those of all
+
+    [series.patch.checkpatch_ignore]         # of this patch alone
 
 A patch without a message takes that of its first hook. omit leaves out the lines that contain one
-of the words; a later patch that names the file again brings them. What the series makes must be
-what build/linux has, or the export fails.
+of the words; a later patch that names the file again brings them. What all series make together
+must be what build/linux has, and each must apply on the base and what it needs, or the export
+fails. The end of a cover letter, what the series stands on and what checkpatch is told to ignore,
+is made from this table, so that it is true.
 """
 
 from __future__ import annotations
 
 import fnmatch
+import re
 import tempfile
+import textwrap
 import tomllib
-from dataclasses import dataclass, field
+from dataclasses import MISSING, dataclass, field, fields
+from itertools import pairwise
 from pathlib import Path
+from typing import Any, TypeVar
 
 from ferry import paths
 from ferry.errors import CommandFailed, FerryError
 from ferry.git import git
 from ferry.kernel import tree
 
-BRANCH = "series"
+BRANCH = "series"  # all of them; each has a branch of its own, series-NAME
+WIDTH = 72  # of a letter's lines
+
+_NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 
 
 @dataclass(frozen=True)
 class Patch:
-    """One row of the table."""
+    """One row of a series."""
 
     message: str | None = None
     hooks: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
     omit: dict[str, list[str]] = field(default_factory=dict)
-    checkpatch_ignore: tuple[str, ...] = ()
+    checkpatch_ignore: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Series:
+    """What is sent at once, to one list of reviewers."""
+
+    name: str
+    cover: str
+    patches: tuple[Patch, ...]
+    needs: tuple[str, ...] = ()
+    checkpatch_ignore: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def branch(self) -> str:
+        return f"{BRANCH}-{self.name}"
 
 
 @dataclass(frozen=True)
@@ -48,31 +78,51 @@ class Table:
     """kernel/series.toml; paths in it are relative to its folder."""
 
     folder: Path
-    cover: str
-    checkpatch_ignore: tuple[str, ...]
-    patches: tuple[Patch, ...]
+    series: tuple[Series, ...]
+
+
+_Row = TypeVar("_Row", Patch, Series)
 
 
 def load(path: Path = paths.KERNEL / "series.toml") -> Table:
     """Read the table; raises FerryError if it does not make sense."""
     try:
         data = tomllib.loads(path.read_text())
-        rows = tuple(
-            Patch(
-                row.pop("message", None),
-                tuple(row.pop("hooks", ())),
-                tuple(row.pop("files", ())),
-                row.pop("omit", {}),
-                tuple(row.pop("checkpatch_ignore", ())),
-            )
-            for row in data["patch"]
-        )
-        unknown = [key for row in data["patch"] for key in row]
-        if unknown:
-            raise FerryError(f"{path}: unknown key '{unknown[0]}' in a [[patch]]")
-        return Table(path.parent, data["cover"], tuple(data.get("checkpatch_ignore", ())), rows)
-    except (OSError, tomllib.TOMLDecodeError, KeyError) as err:
+    except (OSError, tomllib.TOMLDecodeError) as err:
         raise FerryError(f"cannot read the series from {path}: {err}") from err
+    rows = data.pop("series", [])
+    if data or not rows:
+        raise FerryError(f"{path}: all is in [[series]], but there is {', '.join(data) or 'none'}")
+    read: list[Series] = []
+    for row in rows:
+        where = f"{path}: series '{row.get('name', '')}'"
+        patches = [_row(Patch, patch, f"{where}, a patch") for patch in row.pop("patch", [])]
+        one = _row(Series, {**row, "patches": patches}, where)
+        if not _NAME.fullmatch(one.name):
+            raise FerryError(f"{where}: a name is of small letters, digits and '-'")
+        before = [other.name for other in read]
+        if one.name in before:
+            raise FerryError(f"{where} is there twice")
+        if strange := [name for name in one.needs if name not in before]:
+            raise FerryError(f"{where} needs '{strange[0]}', which is none before it")
+        read.append(one)
+    return Table(path.parent, tuple(read))
+
+
+def _row(kind: type[_Row], row: dict[str, Any], where: str) -> _Row:
+    """A row as a dataclass; its keys are the dataclass's fields."""
+    known = {one.name: one for one in fields(kind)}
+    for key in row:
+        if key not in known:
+            raise FerryError(f"{where}: unknown key '{key}'")
+    for name, one in known.items():
+        if not row.get(name) and one.default is MISSING and one.default_factory is MISSING:
+            raise FerryError(f"{where}: no '{name}'")
+    ignore = row.get("checkpatch_ignore", {})
+    if not isinstance(ignore, dict) or not all(isinstance(why, str) and why for why in ignore.values()):
+        raise FerryError(f"{where}: checkpatch_ignore needs a reason for each type")
+    values: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in row.items()}
+    return kind(**values)
 
 
 class _Index:
@@ -121,22 +171,29 @@ class _Index:
         self.head = self.git("commit-tree", after, "-p", self.head, input_text=text, **who)
 
 
-def commit(table: Table, places: tree.Places) -> str:
-    """Make the series as commits on the base, as branch 'series' of build/linux; returns the last."""
+def commit(table: Table, places: tree.Places) -> None:
+    """Make the series as commits on the base, one after the other, as branches of build/linux."""
     with tempfile.TemporaryDirectory() as scratch:
         index = _Index(places, Path(scratch))
-        for row in table.patches:
-            hooks = [hook for pattern in row.hooks for hook in _one_or_more(places.patches, pattern)]
-            for hook in hooks:
-                index.add_hook(hook)
-            for name in _matching(places, row):
-                index.add_file(name, row.omit.get(str(name), []))
-            if row.message is None and not hooks:
-                raise FerryError("kernel/series.toml: a patch has neither a message nor a hook")
-            index.commit(table.folder / row.message if row.message else hooks[0])
+        ends = {}
+        for one in table.series:
+            for row in one.patches:
+                _commit_row(index, table.folder, row)
+            ends[one.branch] = ends[BRANCH] = index.head
         _verify_complete(index)
-        index.git("update-ref", f"refs/heads/{BRANCH}", index.head)
-        return index.head
+        for branch, head in ends.items():
+            index.git("update-ref", f"refs/heads/{branch}", head)
+
+
+def _commit_row(index: _Index, folder: Path, row: Patch) -> None:
+    hooks = [hook for pattern in row.hooks for hook in _one_or_more(index.places.patches, pattern)]
+    for hook in hooks:
+        index.add_hook(hook)
+    for name in _matching(index.places, row):
+        index.add_file(name, row.omit.get(str(name), []))
+    if row.message is None and not hooks:
+        raise FerryError("kernel/series.toml: a patch has neither a message nor a hook")
+    index.commit(folder / row.message if row.message else hooks[0])
 
 
 def _one_or_more(folder: Path, pattern: str) -> list[Path]:
@@ -172,8 +229,8 @@ def _verify_complete(index: _Index) -> None:
         )
 
 
-def export(table: Table, folder: Path, places: tree.Places) -> list[Path]:
-    """Write the series with its cover letter to an empty folder."""
+def export(table: Table, folder: Path, places: tree.Places) -> dict[str, list[Path]]:
+    """Write each series to a folder of its own in an empty one: a cover letter, and the patches."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if any(folder.iterdir()):
@@ -181,14 +238,84 @@ def export(table: Table, folder: Path, places: tree.Places) -> list[Path]:
     except OSError as err:
         raise FerryError(f"cannot write to {folder}: {err.strerror}") from err
     commit(table, places)
-    cover = (table.folder / table.cover).read_text()
-    git(
-        places.tree,
-        *("-c", f"branch.{BRANCH}.description={cover}"),
-        *("format-patch", "-q", "--no-signature", "--cover-letter", "--cover-from-description=subject"),
-        *("-o", folder.resolve(), f"{tree.BASE}..{BRANCH}"),
+    written = {}
+    ends = [tree.BASE, *(one.branch for one in table.series)]
+    for number, (one, (start, end)) in enumerate(zip(table.series, pairwise(ends), strict=True), 1):
+        own = folder / f"{number}-{one.name}"
+        git(
+            places.tree,
+            *("-c", f"branch.{end}.description={cover_letter(table, one, places)}"),
+            *("format-patch", "-q", "--no-signature", "--cover-letter", "--cover-from-description=subject"),
+            *("-o", own.resolve(), f"{start}..{end}"),
+        )
+        written[one.name] = sorted(own.glob("*.patch"))
+    _verify_needs(table, written, places)
+    return written
+
+
+def _verify_needs(table: Table, written: dict[str, list[Path]], places: tree.Places) -> None:
+    """Raise FerryError naming a series that needs more than the base and what it says."""
+    for one in table.series:
+        names = [*one.needs, one.name]
+        patches = [
+            path.resolve()
+            for other in table.series
+            if other.name in names
+            for path in written[other.name][1:]
+        ]
+        with tempfile.TemporaryDirectory() as scratch:
+            try:
+                _Index(places, Path(scratch)).git("apply", "--cached", *patches)
+            except CommandFailed as err:
+                there = " and ".join(["the base", *one.needs])
+                raise FerryError(f"series '{one.name}' does not apply on {there}: {err}") from err
+
+
+def cover_letter(table: Table, one: Series, places: tree.Places) -> str:
+    """The text of its file, with what the series stands on and what checkpatch is told to ignore."""
+    text = (table.folder / one.cover).read_text().strip()
+    base = git(places.tree, "log", "-1", "--format=%s", tree.BASE)
+    subjects = {other.name: _subject(table, other) for other in table.series}
+    if one.needs:
+        stands = f"The patches apply to {base} after:\n\n"
+        stands += "\n".join(_wrap(f'{name}, "{subjects[name]}"', "  ", "    ") for name in one.needs)
+    else:
+        stands = _wrap(f"The patches apply to {base} alone; they need no other series.")
+    return f"{text}\n\n{_titled('Base', stands)}\n\n{_titled('checkpatch', _ignored(one))}\n"
+
+
+def _subject(table: Table, one: Series) -> str:
+    return " ".join((table.folder / one.cover).read_text().strip().partition("\n\n")[0].split())
+
+
+def _titled(title: str, text: str) -> str:
+    return f"{title}\n{'-' * len(title)}\n\n{text}"
+
+
+def _wrap(text: str, first: str = "", rest: str = "") -> str:
+    return textwrap.fill(
+        text,
+        WIDTH,
+        initial_indent=first,
+        subsequent_indent=rest,
+        break_long_words=False,
+        break_on_hyphens=False,
     )
-    return sorted(folder.glob("*.patch"))
+
+
+def _ignored(one: Series) -> str:
+    """What checkpatch is told to ignore in a series, and why."""
+    of = {"all patches": one.checkpatch_ignore}
+    of |= {f"patch {number}": row.checkpatch_ignore for number, row in enumerate(one.patches, 1)}
+    lines = []
+    for where, ignore in of.items():
+        for why in dict.fromkeys(ignore.values()):
+            types = ", ".join(name for name, reason in ignore.items() if reason == why)
+            lines += [_wrap(f"{where}: {types}", "  ", "    "), _wrap(why, "    ", "    ")]
+    if not lines:
+        return _wrap("scripts/checkpatch.pl --strict has nothing to say, and is told to ignore nothing.")
+    text = _wrap("scripts/checkpatch.pl --strict has nothing to say but for what it is told to ignore:")
+    return "\n".join([text, "", *lines])
 
 
 def checkout(places: tree.Places) -> Path:
