@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""build the emulated server (QEMU with a model of AMD's PTDMA), and fit it to published figures"""
+"""build the emulated server (QEMU with a model of AMD's PTDMA), fit it to published figures, break it"""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import argparse
 from dataclasses import asdict
 
 from ferry.results import report
-from ferry.server import emulator, profile
+from ferry.server import emulator, faults, profile
 from ferry.tables import fit
 
 
@@ -22,6 +22,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     verb.add_argument("--profile", default="zen3", metavar="NAME", help=", ".join(profile.names()))
     verb.add_argument("--write", action="store_true", help="put them into server/NAME.toml")
     verb.set_defaults(verb=_fit, develops=True)
+
+    verb = verbs.add_parser(
+        "fault",
+        help="see or set the faults and rates of the channels of a server that runs (vm --profile)",
+    )
+    verb.add_argument(
+        "values", nargs="*", metavar="NAME=VALUE", help=f"{', '.join(faults.NAMES)}; without: list them"
+    )
+    verb.add_argument("--channel", type=int, metavar="N", help="default: all")
+    verb.add_argument("--vm", metavar="ID", help="default: the one that runs")
+    verb.set_defaults(verb=_fault)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -51,4 +62,19 @@ def _fit(args: argparse.Namespace) -> int:
         print(f"{key} = {value}")
     if args.write:
         profile.store_dma(server.name, found.dma)
+    return 0
+
+
+def _fault(args: argparse.Namespace) -> int:
+    values = faults.parse(args.values)
+    vm = faults.choose(faults.running(), args.vm)
+    with faults.connected(vm) as monitor:
+        faults.change(monitor, args.channel, values)
+        found = faults.listed(monitor, args.channel)
+    table = report.new_table(f"Channels of VM {vm.name}")
+    for name in ("channel", *faults.NAMES):
+        table.add_column(name, justify="right")
+    for number, now in found.items():
+        table.add_row(str(number), *(str(value).lower() for value in now.values()))
+    report.show(table)
     return 0

@@ -85,6 +85,7 @@ def _on_server(args: argparse.Namespace) -> int:
         args.timeout,
         programs=programs,
         kernel_args=tuple(args.arg),
+        controlled=True,  # by ./ferry server fault
     )
     where = server.as_machine() if args.cpus is None else server.as_threads().with_cpus(args.cpus)
     return qemu.run(kernel, where, job, on_output=_print).status

@@ -30,6 +30,9 @@ VNG = Path(sys.prefix) / "bin/vng"
 KVM = Path("/dev/kvm")
 KVM_PROBE_S = 20.0
 POLL_S = 0.05
+FOLDER_PREFIX = "vm-"
+CONTROL = "qmp"
+SOCKET_PATH_MAX = 107
 TAIL_LINES = 15
 
 PROBE = Machine("probe", cpus=1, nodes=1, cpu_nodes=1, node_mib=512)
@@ -72,6 +75,7 @@ class Job:
     programs: Mapping[str, Path] = field(default_factory=dict)
     kernel_args: tuple[str, ...] = ()
     name: str = "console"  # of the log that keeps the console
+    controlled: bool = False  # with a QMP socket, CONTROL in the VM's folder; not with host_root
 
 
 @dataclass(frozen=True)
@@ -121,7 +125,7 @@ def _boot(
 ) -> Result:
     with ExitStack() as stack:
         # Under BUILD, because virtme-ng hides the host's /run, /var/tmp and /dev/shm from the guest.
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="vm-", dir=paths.BUILD)))
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix=FOLDER_PREFIX, dir=paths.BUILD)))
         (folder / "job.sh").write_text((GUEST / "lib.sh").read_text() + job.script + "\n")
         (folder / "output").touch()
         compose = _host_root_command if job.host_root else _initramfs_command
@@ -185,9 +189,16 @@ def _initramfs_command(kernel: Kernel, machine: Machine, job: Job, folder: Path,
         *(*machine.program, "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"),
         *("-smp", machine.smp, "-m", machine.memory),
         *machine.qemu_args(kvm),
+        *(_control(folder / CONTROL) if job.controlled else []),
         *("-kernel", str(kernel.image), "-initrd", str(archive), "-append", " ".join(append)),
         *(arg for name in ("console", "output", "result") for arg in _serial(folder / name)),
     ]
+
+
+def _control(path: Path) -> list[str]:
+    if len(os.fsencode(path)) > SOCKET_PATH_MAX:
+        raise FerryError(f"{path} is too long for a socket: move the checkout to a shorter path")
+    return ["-qmp", f"unix:{path},server=on,wait=off"]
 
 
 def _serial(path: Path) -> list[str]:
