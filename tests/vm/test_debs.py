@@ -23,6 +23,11 @@ def test_package_of_the_tools_is_whole_and_clean(tmp_path: Path, monkeypatch: py
         *("usr/bin/migbench", "usr/sbin/ferryctl", "usr/sbin/iova_stress", "etc/ferry.conf"),
         *("man1/migbench.1.gz", "man8/ferryctl.8.gz", "man8/iova_stress.8.gz"),
         *("lib/systemd/system/ferry.service", "bash-completion/completions/ferryctl"),
+        *(
+            "share/ferry-tools/ferryctl_tune.py",
+            "examples/migrator/my_migrator.c",
+            "examples/migrator/Kbuild",
+        ),
     ):
         assert name in listed
     command = ["lintian", "--fail-on", "error,warning", "--allow-root", str(package)]
@@ -30,7 +35,8 @@ def test_package_of_the_tools_is_whole_and_clean(tmp_path: Path, monkeypatch: py
     assert done.returncode == 0, done.stdout
     proc.run(["dpkg-deb", "-x", package, tmp_path / "root"], title="unpack")
     assert "--json" in proc.output([tmp_path / "root/usr/bin/migbench", "--help"])
-    assert "apply" in proc.output(["/usr/bin/python3", tmp_path / "root/usr/sbin/ferryctl", "--help"])
+    assert "apply" in proc.output([tmp_path / "root/usr/sbin/ferryctl", "--help"])
+    assert list((tmp_path / "root/usr/share/ferry-tools").glob("**/*.pyc")) == []
 
 
 @pytest.fixture
