@@ -211,8 +211,7 @@ def consent(system: System, plan: Plan, yes: bool) -> None:
         f"Moves {plan.size} of its own memory from node {plan.node_from} to node {plan.node_to}, again and"
         f" again, for about {_duration(plan.seconds)} on a server, with each of: {', '.join(plan.engines)}.",
         "Whatever else migrates on this machine meanwhile is copied by the same engine. Modules are loaded"
-        " and unloaded as needed, and huge pages of the sizes "
-        f"{', '.join(plan.folios)} are switched on while they are measured.",
+        f" and unloaded as needed, and folios of {', '.join(plan.folios)} are switched on while measured.",
         f"The engine ({active}) and all settings are put back however it ends, also by ^C.",
     ]
     print("\n".join(said), file=sys.stderr)
