@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -192,6 +193,17 @@ def test_without_root_is_said_clearly(
     monkeypatch.setattr(os, "open", refuse)
     assert _run(machine, "use", "cpu") == 1
     assert "changing active needs root: use sudo" in capsys.readouterr().err
+
+
+def test_an_engine_without_channels_is_said_clearly(
+    machine: Machine, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: Path, flags: int) -> int:
+        raise OSError(errno.ENODEV, "No such device")
+
+    monkeypatch.setattr(os, "open", refuse)
+    assert _run(machine, "use", "cpu") == 1
+    assert "active=cpu: it finds nothing to copy with; dmesg says more" in capsys.readouterr().err
 
 
 def test_an_engine_out_of_service_is_said(machine: Machine, capsys: pytest.CaptureFixture[str]) -> None:

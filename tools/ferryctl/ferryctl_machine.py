@@ -67,7 +67,11 @@ class System:
                 f"this kernel has no setting '{name}'; it has: {', '.join(self.settings())}"
             ) from err
         except OSError as err:
-            why = {errno.EINVAL: "the kernel refuses that value", errno.ENOENT: "there is no such engine"}
+            why = {
+                errno.EINVAL: "the kernel refuses that value",
+                errno.ENOENT: "there is no such engine",
+                errno.ENODEV: "it finds nothing to copy with; dmesg says more",
+            }
             said = why.get(err.errno or 0, err.strerror)
             raise Problem(f"{name}={value}: {said}{self._contained(err.errno == errno.EROFS)}") from err
 
