@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from ferry import paths
 from ferry.bench.cell import Cell
 from ferry.errors import FerryError
 from ferry.server import emulator, profile
@@ -35,6 +36,21 @@ def test_repeats_are_the_same_to_the_last_digit() -> None:
     assert one == two
     assert all(each["verified_bytes"] for each in one)
     assert one[-1]["migrate_cycles_per_page"] > one[-1]["copy_cycles_per_page"] > 0
+
+
+def test_what_is_varied_is_so_in_the_vm_and_costs() -> None:
+    """An IOMMU translates, a dear register is waited for, and neither is there without."""
+    server = profile.load("zen3")
+    changes: list[runner.Varied] = [("register_ns", 3000), ("iommu", "strict")]
+    plain = Cell("ferry", "64K", 256, 16)
+    cells = [plain, *(replace(plain, varied=change) for change in changes)]
+    others = {change: server.varied(*change).as_machine() for change in changes}
+    found, _ = runner.in_vms(cells, _server(), others)
+    free, *dear = (each.row.gbps for each in found)
+    assert all(gbps < 0.9 * free for gbps in dear)
+    consoles = [(paths.LOGS / f"console-{number}.log").read_text() for number in range(len(cells))]
+    assert sum("DMA domain TLB invalidation policy: strict" in text for text in consoles) == 1
+    assert sum("DMAR: Intel(R) Virtualization Technology" in text for text in consoles) == 1
 
 
 def test_channels_that_are_not_there_are_counted() -> None:

@@ -102,8 +102,9 @@ def _by_folio(result: Json) -> list[tuple[int, list[Json]]]:
 def _plot_values(axes: Axes, cells: list[Json], name: str, base: Any) -> None:
     """Ratio by the values of a parameter; a cell without one has what the profile says."""
     mine = [cell for cell in cells if cell.get("parameter", name) == name]
-    found = {cell.get("value", base) for cell in mine}
-    values = sorted(found, key=lambda value: (isinstance(value, str), value))
+    values = list(dict.fromkeys([base, *(cell["value"] for cell in mine if "value" in cell)]))
+    if not any(isinstance(value, str) for value in values):
+        values.sort()
     for i, title in enumerate(dict.fromkeys(show.engine(cell) for cell in mine if "channels" in cell)):
         points = [(values.index(c.get("value", base)), c["ratio"]) for c in mine if show.engine(c) == title]
         style = "-s" if title.startswith("ferry") else "--o"
@@ -111,7 +112,8 @@ def _plot_values(axes: Axes, cells: list[Json], name: str, base: Any) -> None:
     for cell in (c for c in mine if c["engine"] == "cpu"):
         axes.axhline(cell["ratio"], color="grey", linewidth=0.8, linestyle=":", label="the CPU copies")
     axes.axhline(1.0, color="grey", linewidth=0.8)
-    axes.set_xticks(range(len(values)), [f"{value:,}" if value != str(value) else value for value in values])
+    labels = [value if isinstance(value, str) else f"{value:,}" for value in values]
+    axes.set_xticks(range(len(values)), labels, fontsize="small")
     axes.set_ylim(bottom=0)
 
 
