@@ -12,10 +12,11 @@ from ferry import files, paths
 from ferry.errors import FerryError
 from ferry.progress import note
 from ferry.results import figures, plot, provenance
+from ferry.results import report as report_files
 from ferry.tables import page
 
 DOCS = paths.ROOT / "docs"
-PICTURES = ("table-v5-throughput.png", "table-v5-batch.png")
+PICTURES = ("table-v5-throughput.png", "table-v5-batch.png", "table-sensitivity.png")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -73,6 +74,8 @@ def keep() -> None:
             continue
         if result["provenance"]["commit"].endswith("-changed"):
             raise FerryError(f"{path} was measured with changes that no commit has: commit, measure again")
-        shutil.copy(path, figures.FOLDER / path.name)
+        for each in result.get("profiles", []):
+            del each["functions"]  # thousands, which no page shows
+        report_files.write_json(figures.FOLDER / path.name, result)
         if (picture := path.with_suffix(".png")).is_file() and path.stem == "demo":
             shutil.copy(picture, DOCS / picture.name)

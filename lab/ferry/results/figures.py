@@ -24,11 +24,12 @@ PAGES = (paths.ROOT / "README.md", *sorted((paths.ROOT / "docs").glob("*.md")))
 # Each result that is kept, and the command that measures it into out/.
 NO_ENGINE = "bench --machine icount --folio 4K,16K,64K,256K,1M,2M --engine vanilla,none,cpu --runs 1"
 PROFILE = "profile --folio 4K,16K,64K,1M --engine vanilla,none,dcbm"
+TABLES = ("v5-throughput", "v5-batch", "userspace", "sensitivity")
 COMMANDS = {
     "demo": "make demo",
     "no-engine": f"./ferry {NO_ENGINE} --json out/no-engine.json",
     "profile": f"./ferry {PROFILE} --json out/profile.json",
-    **{f"table-{name}": f"./ferry table {name}" for name in ("v5-throughput", "v5-batch", "userspace")},
+    **{f"table-{name}": f"./ferry table {name}" for name in TABLES},
 }
 _BLOCK = re.compile(r"(<!-- figures: ([a-z0-9-]+) -->\n).*?(\n?<!-- end of figures -->)", re.S)
 MOST = 16  # channels of the emulated server
@@ -213,6 +214,77 @@ def _userspace(kept: Kept) -> str:
     return f"{_origin(result)}:\n\n{_table(head, rows)}"
 
 
+# --- sensitivity ---
+
+# How each parameter is named, and what the profile has if not nothing.
+VARIED = {
+    "descriptor_ns": "a descriptor, ns",
+    "register_ns": "each access to a register, ns",
+    "interrupt_ns": "each interrupt, ns",
+    "small_percent": "copies below 2 MiB, % of the rate",
+    "iommu": "IOMMU",
+}
+Value = tuple[str, int | str]
+PLAIN: Value = ("", "")
+
+
+def _sensitive(kept: Kept) -> dict[Value, dict[int, dict[str, float]]]:
+    """Ratios by what is varied, folio and engine; those of the profile come first."""
+    found: dict[Value, dict[int, dict[str, float]]] = {PLAIN: {}}
+    for cell in kept.load("table-sensitivity")["cells"]:
+        if cell["engine"] in ("dma", "ferry"):
+            varied = (cell["parameter"], cell["value"]) if "parameter" in cell else PLAIN
+            found.setdefault(varied, {}).setdefault(cell["folio_kib"], {})[cell["engine"]] = cell["ratio"]
+    return found
+
+
+def _sensitivity(kept: Kept) -> str:
+    result, found = kept.load("table-sensitivity"), _sensitive(kept)
+    rows, before = [], ""
+    for (name, value), by_folio in found.items():
+        title = "the profile" if not name else VARIED[name] if name != before else ""
+        if title and name == "descriptor_ns":
+            title += f" (profile: {result['provenance'][name]:,})"
+        shown = f"{value:,}" if isinstance(value, int) else value
+        before = name
+        rows.append(
+            [title, shown, *(f"{each['dma']:.2f} / {each['ferry']:.2f}" for each in by_folio.values())]
+        )
+    head = ["what", "value", *map(report.size, found[PLAIN])]
+    return f"{_origin(result)}, earlier design / Ferry:\n\n{_table(head, rows)}"
+
+
+def _range(kept: Kept) -> str:
+    """Up to which price of a register and of an interrupt Ferry loses no more than a tenth."""
+    found = _sensitive(kept)
+
+    def dearest(name: str, kib: int) -> str:
+        good = [
+            value
+            for (each, value), by_folio in found.items()
+            if each == name and by_folio[kib]["ferry"] >= 0.9 * found[PLAIN][kib]["ferry"]
+        ]
+        return f"{max(map(int, good), default=0):,}"
+
+    folios = list(found[PLAIN])
+    sizes = ", ".join(_folio(kib) for kib in folios)
+    limits = {
+        name: ", ".join(dearest(name, kib) for kib in folios) for name in ("register_ns", "interrupt_ns")
+    }
+
+    def ratios(varied: Value, engine: str) -> str:
+        return ", ".join(f"{found[varied][kib][engine]:.1f}" for kib in folios)
+
+    return (
+        f"For {sizes} that holds within a tenth while an access to a register of the engine costs the "
+        f"emulated CPU at most {limits['register_ns']} ns, and an interrupt at most "
+        f"{limits['interrupt_ns']} ns. If the engine copies less than 2 MiB at a third of its rate they have "
+        f"{ratios(('small_percent', 33), 'ferry')} (the earlier design, which cuts nothing up: "
+        f"{ratios(('small_percent', 33), 'dma')}), and behind an IOMMU "
+        f"{ratios(('iommu', 'strict'), 'ferry')} ({ratios(('iommu', 'strict'), 'dma')})."
+    )
+
+
 # --- bench, demo, profile ---
 
 
@@ -295,4 +367,6 @@ BLOCKS: dict[str, Callable[[Kept], str]] = {
     "throughput-ferry": _ferry,
     "batches": _batches,
     "userspace": _userspace,
+    "sensitivity": _sensitivity,
+    "range": _range,
 }
