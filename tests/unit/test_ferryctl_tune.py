@@ -34,13 +34,13 @@ with open(root / "calls", "a") as log:
     said = {{"engine": engine, "folio": args["--folio"], **settings}}
     log.write(json.dumps(said) + "\\n")
 calls = len((root / "calls").read_text().splitlines())
-factor = 1.0
+factor, copied = 1.0, 3 * (64 << 20)
 {more}
 speed, p99 = {speed!r}, {p99!r}
 count = folder / "migrators" / engine / "bytes"
 if count.exists():
     count.chmod(0o644)
-    count.write_text(str(int(count.read_text()) + 3 * (64 << 20)) + "\\n")
+    count.write_text(str(int(count.read_text()) + copied) + "\\n")
 print(json.dumps({{
     "gbps": (speed.get(engine, 1.0) + 0.01 * (calls % 3)) * factor, "cpu_ns_per_page": 1500.0,
     "runs": [{{"ns": 1, "cpu_ns": 1, "moved_pages": 16384 - {left}}}],
@@ -179,6 +179,14 @@ def test_a_target_that_is_exceeded_and_a_slower_size_are_warned_of(
     assert "for 900 us or more, and the target is 500" in said
     assert "exceeded at 4K" not in said
     assert "900!" in said
+
+
+def test_an_engine_that_leaves_the_copies_to_the_cpu_is_warned_of(
+    machine: Machine, bench: Bench, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bench.says(speed={"cpu": 2.0}, more="if args['--folio'] == '4K': copied = 64 << 20")
+    warnings = _json(machine, capsys, "--engine", "cpu")["warnings"]
+    assert [each.partition(",")[0] for each in warnings] == ["cpu copied 33 % of the bytes at 4K"]
 
 
 def test_engines_take_turns_and_nobody_is_always_first(machine: Machine, bench: Bench) -> None:

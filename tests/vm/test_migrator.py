@@ -27,7 +27,8 @@ param=/sys/module/my_migrator/parameters/fail_every
 # move NAME FOLIO: a record of what the migrator has done meanwhile; migbench verifies every byte
 move() {
 	before=$(cat $sys/bytes) errors=$(cat $sys/errors)
-	@MIGBENCH@ --folio $2 --bytes 32M --runs 2 --warmup 0 >/tmp/said || fail "$1: $(tail -n 3 /tmp/said)"
+	@MIGBENCH@ --folio $2 --bytes 32M --runs 2 --warmup 0 >/tmp/said 2>&1 ||
+		fail "$1: $(grep -m 1 migbench: /tmp/said)"
 	echo "$1 $(($(cat $sys/bytes) - before)) $(($(cat $sys/errors) - errors)) $(cat $OFFLOAD/in_service)" >&3
 }
 insmod @MODULE@ || fail "cannot load my_migrator: see the console"

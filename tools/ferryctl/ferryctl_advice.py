@@ -13,6 +13,8 @@ from ferryctl_machine import NONE
 
 # Less than this is nothing that one would feel, be it ever so sure.
 WORTH_IT = 1.05
+# An engine that copies less than this share has left the copies to the CPU.
+MOST = 0.5
 
 
 @dataclass(frozen=True)
@@ -163,6 +165,12 @@ def _warnings(table: Sequence[Cell], target_us: int) -> list[str]:
         f"{cell.engine} is slower at {cell.folio}: {cell.ratio} times as fast as without an engine"
         for cell in table
         if cell.ratio.most < 1
+    ]
+    said += [
+        f"{cell.engine} copied {100 * cell.by_engine:.0f} % of the bytes at {cell.folio}, the CPU the"
+        " rest, as it was cheaper: what is gained there is not the engine's"
+        for cell in table
+        if cell.by_engine is not None and cell.by_engine < MOST
     ]
     said += [
         f"target_us is exceeded at {cell.folio}: one folio in a hundred is inaccessible for"
