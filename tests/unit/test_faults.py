@@ -27,7 +27,8 @@ class Monitor:
         self._socket = socket.socket(socket.AF_UNIX)
         self._socket.bind(str(path))
         self._socket.listen()
-        threading.Thread(target=self._serve, daemon=True).start()
+        self._thread = threading.Thread(target=self._serve, daemon=True)
+        self._thread.start()
 
     def _serve(self) -> None:
         while True:
@@ -60,6 +61,9 @@ class Monitor:
 
     def close(self) -> None:
         """As when its QEMU ends without a word: the socket stays, and nobody listens."""
+        # A thread that waits in accept() would keep it open.
+        self._socket.shutdown(socket.SHUT_RDWR)
+        self._thread.join()
         self._socket.close()
 
 
