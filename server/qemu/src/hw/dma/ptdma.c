@@ -246,7 +246,8 @@ static double ptdma_rate(const PTDMAState *s)
         }
     }
     if (s->small_percent && s->desc[R_DESC_LENGTH] < s->small_bytes) {
-        rate = rate * s->small_percent / 100;
+        /* 100 % is exactly the rate */
+        rate *= s->small_percent / 100.0;
     }
     return rate;
 }
