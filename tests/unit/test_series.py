@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0
-"""The exported series: complete, ordered, and git am takes it."""
+"""The exported series: complete, ordered, true about themselves, and git am takes them."""
 
 from pathlib import Path
 
 import pytest
 
+from ferry import paths
 from ferry.errors import FerryError
 from ferry.git import git
 from ferry.kernel import check, series, tree
@@ -13,6 +14,7 @@ from ferry.kernel.tree import Places
 from tests.unit.conftest import patch
 
 MESSAGE = "From: A Developer <dev@ferry.invalid>\nSubject: {}\n\nWhy.\n\nSigned-off-by: A <a@b>\n"
+COVER = "mm: the {}\n\nThe text.\n"
 CORE = '[[series.patch]]\nmessage = "core.msg"\nfiles = ["mm/offload/core.c"]\n'
 TEST = '[[series.patch]]\nmessage = "test.msg"\nfiles = ["mm/offload/*"]\n'
 CORE_WITH_MAKEFILE = """
@@ -21,8 +23,12 @@ message = "core.msg"
 files = ["mm/offload/core.c", "mm/offload/Makefile"]
 omit = { "mm/offload/Makefile" = ["test"] }
 """
-SERIES = '[[series]]\nname = "{}"\ncover = "cover.msg"\n'
 HOOK = '[[series.patch]]\nhooks = ["0001-*.patch"]\n'
+SECOND = '[[series.patch]]\nhooks = ["0002-*.patch"]\n'
+HOOK_IGNORING = HOOK + '[series.patch.checkpatch_ignore]\nSPACING = "as it was"\nVOLATILE = "as it was"\n'
+OFFLOAD = '[[series]]\nname = "offload"\ncover = "cover.msg"\n'
+FIRST = '[[series]]\nname = "first"\ncover = "first.msg"\n'
+IGNORED = '[series.checkpatch_ignore]\nFILE_PATH_CHANGES = "MAINTAINERS comes last"\n'
 
 
 @pytest.fixture
@@ -31,25 +37,47 @@ def kernel(linux: Base, places: Places) -> Path:
     (places.src / "mm/offload/Makefile").write_text("obj-y += core.o\nobj-y += test.o\n")
     (places.src / "mm/offload/test.c").write_text("int test;\n")
     folder = places.src.parent
-    (folder / "cover.msg").write_text("mm: the subject\n\nThe text.\n")
+    (folder / "cover.msg").write_text(COVER.format("subject"))
+    (folder / "first.msg").write_text(COVER.format("first of all"))
     for name in ("core", "test"):
         (folder / f"{name}.msg").write_text(MESSAGE.format(f"mm: {name}"))
     tree.assemble(linux, places)
     return folder
 
 
-def table(kernel: Path, text: str) -> series.Table:
+@pytest.fixture
+def second_hook(kernel: Path, linux: Base, places: Places) -> str:
+    """A change beside that of the first hook: it applies after that one only."""
+    text = patch("mm: second", "line 12", "line twelve").replace(" line 10\n", " line ten\n")
+    (places.patches / "0002-mm-second.patch").write_text(text)
+    tree.assemble(linux, places)
+    return SECOND
+
+
+def read(kernel: Path, text: str) -> series.Table:
     path = kernel / "series.toml"
-    path.write_text(f"{SERIES.format('one')}{text}")
+    path.write_text(text)
     return series.load(path)
+
+
+def table(kernel: Path, patches: str) -> series.Table:
+    """One series of these patches."""
+    return read(kernel, OFFLOAD + patches)
+
+
+def letters(written: dict[str, list[Path]]) -> list[str]:
+    """The cover letters, each on one line."""
+    return [" ".join(patches[0].read_text().split()) for patches in written.values()]
 
 
 def test_git_am_takes_the_export_and_gives_the_same_tree(
     kernel: Path, places: Places, tmp_path: Path
 ) -> None:
     rows = table(kernel, CORE_WITH_MAKEFILE + HOOK + TEST)
-    patches = series.export(rows, tmp_path / "out", places)["one"]
-    assert [path.name[:4] for path in patches] == ["0000", "0001", "0002", "0003"]
+    patches = series.export(rows, tmp_path / "out", places)["offload"]
+    assert [str(path.relative_to(tmp_path / "out"))[:14] for path in patches] == [
+        f"1-offload/000{number}" for number in range(4)
+    ]
     assert "Subject: [PATCH 0/3] mm: the subject" in patches[0].read_text()
     tree.add_worktree(places, tmp_path / "am", tree.BASE)
     git(tmp_path / "am", "am", "-q", *patches[1:])
@@ -59,6 +87,53 @@ def test_git_am_takes_the_export_and_gives_the_same_tree(
         assert (tmp_path / "am" / name).read_text() == (places.src / name).read_text()
     early = git(tmp_path / "am", "show", "HEAD~2:mm/offload/Makefile")
     assert early == "obj-y += core.o"
+
+
+def test_each_series_has_its_letter_its_numbers_and_applies_to_the_base(
+    kernel: Path, places: Places, tmp_path: Path
+) -> None:
+    written = series.export(read(kernel, FIRST + HOOK + OFFLOAD + CORE + TEST), tmp_path / "out", places)
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["1-first", "2-offload"]
+    assert {name: len(patches) for name, patches in written.items()} == {"first": 2, "offload": 3}
+    subjects = [patches[0].read_text().split("Subject: ")[1].splitlines()[0] for patches in written.values()]
+    assert subjects == ["[PATCH 0/1] mm: the first of all", "[PATCH 0/2] mm: the subject"]
+    for name, patches in written.items():
+        tree.add_worktree(places, tmp_path / name, tree.BASE)
+        git(tmp_path / name, "am", "-q", *patches[1:])
+    assert "line ten" in (tmp_path / "first/mm/migrate.c").read_text()
+    assert "line ten" not in (tmp_path / "offload/mm/migrate.c").read_text()
+
+
+def test_a_series_that_needs_another_says_so_in_its_letter(
+    kernel: Path, places: Places, tmp_path: Path, second_hook: str
+) -> None:
+    needs = FIRST + HOOK + OFFLOAD + 'needs = ["first"]\n' + second_hook + TEST
+    written = series.export(read(kernel, needs), tmp_path / "out", places)
+    first, second = letters(written)
+    assert "apply to Debian's linux-source-6.12 6.12.1-1 alone; they need no other series." in first
+    assert """Debian's linux-source-6.12 6.12.1-1 after: first, "mm: the first of all" checkpatch""" in second
+
+
+def test_a_series_that_does_not_apply_alone_must_say_what_it_needs(
+    kernel: Path, places: Places, tmp_path: Path, second_hook: str
+) -> None:
+    claims_too_much = read(kernel, FIRST + HOOK + OFFLOAD + second_hook + TEST)
+    with pytest.raises(
+        FerryError, match=r"series 'offload' does not apply on the base: (.|\n)*mm/migrate\.c"
+    ):
+        series.export(claims_too_much, tmp_path / "out", places)
+
+
+def test_the_letter_says_what_checkpatch_is_told_to_ignore_and_why(
+    kernel: Path, places: Places, tmp_path: Path
+) -> None:
+    text = FIRST + IGNORED + HOOK_IGNORING + OFFLOAD + TEST
+    written = series.export(read(kernel, text), tmp_path / "out", places)
+    first, second = letters(written)
+    ignored = "all patches: FILE_PATH_CHANGES MAINTAINERS comes last patch 1: SPACING, VOLATILE as it was"
+    assert ignored in first
+    assert "told to ignore nothing" in second
+    assert "FILE_PATH_CHANGES" not in second
 
 
 @pytest.mark.parametrize(
@@ -78,81 +153,71 @@ def test_a_wrong_table_is_explained(kernel: Path, places: Places, text: str, com
         series.commit(table(kernel, text), places)
 
 
-TWICE = HOOK + SERIES.format("one") + TEST
-CAPITAL = HOOK + SERIES.format("Two") + TEST
-NEEDS = HOOK + SERIES.format("two") + 'needs = ["three"]\n' + TEST
-
-
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        ("", "no 'patches'"),
-        ("cover = 1 2", "cannot read"),
-        ('[[series.patch]]\nnosuch = "x"\n', "unknown key 'nosuch'"),
-        (HOOK + 'checkpatch_ignore = ["A"]\n', "a reason for each type"),
-        (TWICE, "'one' is there twice"),
-        (CAPITAL, "small letters"),
-        (NEEDS, "needs 'three', which is none before it"),
-        ("[[patch]]\n" + HOOK, "all is in"),
+        ("", "there is none"),
+        ("cover = 1 2", r"cannot read the series from .*/series\.toml: "),
+        ('cover = "cover.msg"\n' + OFFLOAD + TEST, "but there is cover"),
+        ("series = 1\n", r"cannot read the series from .*/series\.toml: "),
+        (OFFLOAD + "patch = 1\n", r"cannot read the series from .*/series\.toml: "),
+        (OFFLOAD, "series 'offload': no 'patches'"),
+        (OFFLOAD + 'nosuch = "x"\n' + TEST, "series 'offload': unknown key 'nosuch'"),
+        (OFFLOAD + '[[series.patch]]\nnosuch = "x"\n', "series 'offload', a patch: unknown key 'nosuch'"),
+        ('[[series]]\ncover = "cover.msg"\n' + TEST, "series '': no 'name'"),
+        ('[[series]]\nname = "offload"\n' + TEST, "series 'offload': no 'cover'"),
+        ('[[series]]\nname = "../x"\ncover = "cover.msg"\n' + TEST, "series '../x': a name is of"),
+        (OFFLOAD + HOOK + OFFLOAD + TEST, "series 'offload' is there twice"),
+        (OFFLOAD + 'needs = ["first"]\n' + TEST + FIRST + HOOK, "needs 'first', which is none before it"),
+        (OFFLOAD + 'checkpatch_ignore = ["SPACING"]\n' + TEST, "needs a reason for each type"),
+        (OFFLOAD + TEST + 'checkpatch_ignore = { SPACING = "" }\n', "needs a reason for each type"),
     ],
 )
 def test_an_unreadable_table_is_explained(kernel: Path, text: str, complaint: str) -> None:
-    with pytest.raises(FerryError, match=complaint) as raised:
-        table(kernel, text)
-    assert "series.toml" in str(raised.value)
+    with pytest.raises(FerryError, match=complaint):
+        read(kernel, text)
 
 
-def test_each_series_is_a_folder_with_a_letter_of_its_own(
-    kernel: Path, places: Places, tmp_path: Path
-) -> None:
-    (kernel / "second.msg").write_text("mm: the second\n\nMore.\n")
-    ignore = '[series.patch.checkpatch_ignore]\nSPACING = "the macro wants it"\n'
-    second = SERIES.format("two").replace("cover.msg", "second.msg") + 'needs = ["one"]\n'
-    written = series.export(table(kernel, HOOK + second + TEST + ignore), tmp_path / "out", places)
-    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["1-one", "2-two"]
-    letters = [" ".join(written[name][0].read_text().split()) for name in ("one", "two")]
-    assert "Subject: [PATCH 0/1] mm: the subject" in letters[0]
-    assert "told to ignore nothing" in letters[0]
-    assert "need no other series" in letters[0]
-    assert "Subject: [PATCH 0/1] mm: the second" in letters[1]
-    assert 'one, "mm: the subject"' in letters[1]
-    assert "patch 1: SPACING the macro wants it" in letters[1]
+def test_a_cover_letter_that_is_not_there_is_explained(kernel: Path, places: Places, tmp_path: Path) -> None:
+    rows = read(kernel, OFFLOAD.replace("cover.msg", "nosuch.msg") + HOOK + TEST)
+    with pytest.raises(FerryError, match=r"cannot read .*nosuch\.msg"):
+        series.export(rows, tmp_path / "out", places)
 
 
-def test_a_series_that_does_not_say_what_it_needs_is_refused(
-    linux: Base, kernel: Path, places: Places, tmp_path: Path
-) -> None:
-    (places.patches / "0002-again.patch").write_text(patch("mm: again", "line 11", "line eleven"))
-    text = (places.patches / "0002-again.patch").read_text().replace(" line 10\n", " line ten\n")
-    (places.patches / "0002-again.patch").write_text(text)
-    tree.assemble(linux, places)
-    again = '[[series.patch]]\nhooks = ["0002-*.patch"]\n'
-    alone = table(kernel, HOOK + TEST + SERIES.format("two") + again)
-    with pytest.raises(FerryError, match="series 'two' does not apply on the base"):
-        series.export(alone, tmp_path / "out", places)
-    told = table(kernel, HOOK + TEST + SERIES.format("two") + 'needs = ["one"]\n' + again)
-    assert list(series.export(told, tmp_path / "told", places)) == ["one", "two"]
+def judged(said: list[str]) -> tuple[list[str], str]:
+    """What becomes of these lines of checkpatch's where three types are to be ignored."""
+    ignoring = series.Patch(checkpatch_ignore={"SPACING": "why", "VOLATILE": "why"})
+    one = series.Series("x", "x.msg", (ignoring,), checkpatch_ignore={"FILE_PATH_CHANGES": "why"})
+    return check.judge(one, {"0001-x.patch": said})
 
 
-SAID = "mm/x.c:{}: WARNING:{}: text"
+def test_checkpatch_is_clean_but_for_what_it_was_told_to_ignore_and_that_is_counted() -> None:
+    said = [
+        "mm/x.c:1: CHECK:SPACING: spaces preferred",
+        "mm/x.c:2: CHECK:SPACING: spaces preferred",
+        "mm/x.c:3: WARNING:VOLATILE: Use of volatile",
+        "mm/x.c:4: WARNING:FILE_PATH_CHANGES: added",
+    ]
+    clean = "x: 1 patches are clean; ignored: 1 FILE_PATH_CHANGES, 2 SPACING, 1 VOLATILE"
+    assert judged(said) == ([], clean)
+    bad, _ = judged([*said, "mm/x.c:5: ERROR:COMPLEX_MACRO: enclose it", "perl: not what was hoped for"])
+    assert bad == [
+        "x, 0001-x.patch: mm/x.c:5: ERROR:COMPLEX_MACRO: enclose it",
+        "x, 0001-x.patch: perl: not what was hoped for",
+    ]
 
 
-def test_only_what_is_said_to_be_ignored_is_ignored() -> None:
-    row = series.Patch(checkpatch_ignore={"SPACING": "why"})
-    one = series.Series("one", "cover", (row, series.Patch()), checkpatch_ignore={"ENOSYS": "why"})
-    said = {"1": [SAID.format(3, "SPACING"), SAID.format(4, "ENOSYS")], "2": [SAID.format(5, "SPACING")]}
-    bad, _ = check.judge(one, said)
-    assert bad == [f"one, 2: {SAID.format(5, 'SPACING')}"]
-    bad, summary = check.judge(one, {**said, "2": []})
-    assert not bad
-    assert summary == "one: 2 patches are clean; ignored: 1 ENOSYS, 1 SPACING"
+def test_a_letter_must_not_name_a_type_that_checkpatch_does_not_find() -> None:
+    bad, _ = judged(["mm/x.c:3: WARNING:VOLATILE: Use of volatile"])
+    assert bad == ["x, 0001-x.patch: has no SPACING to ignore", "x: has no FILE_PATH_CHANGES to ignore"]
+    assert check.judge(series.Series("x", "x.msg", ()), {})[1].endswith("ignored: nothing")
 
 
-def test_what_is_ignored_for_nothing_is_complained_about() -> None:
-    row = series.Patch(checkpatch_ignore={"SPACING": "why"})
-    one = series.Series("one", "cover", (row,), checkpatch_ignore={"ENOSYS": "why"})
-    bad, _ = check.judge(one, {"1": []})
-    assert bad == ["one, 1: has no SPACING to ignore", "one: has no ENOSYS to ignore"]
+def test_our_own_letters_are_as_mailing_lists_want_them() -> None:
+    for one in series.load().series:
+        text = (paths.KERNEL / one.cover).read_text()
+        assert text.isascii()
+        assert max(len(line) for line in text.splitlines()) <= series.WIDTH, one.cover
 
 
 def test_a_message_needs_an_author(kernel: Path, places: Places) -> None:

@@ -87,9 +87,12 @@ _Row = TypeVar("_Row", Patch, Series)
 def load(path: Path = paths.KERNEL / "series.toml") -> Table:
     """Read the table; raises FerryError if it does not make sense."""
     try:
-        data = tomllib.loads(path.read_text())
-    except (OSError, tomllib.TOMLDecodeError) as err:
+        return _table(path, tomllib.loads(path.read_text()))
+    except (OSError, tomllib.TOMLDecodeError, AttributeError, TypeError) as err:
         raise FerryError(f"cannot read the series from {path}: {err}") from err
+
+
+def _table(path: Path, data: dict[str, Any]) -> Table:
     rows = data.pop("series", [])
     if data or not rows:
         raise FerryError(f"{path}: all is in [[series]], but there is {', '.join(data) or 'none'}")
@@ -273,19 +276,23 @@ def _verify_needs(table: Table, written: dict[str, list[Path]], places: tree.Pla
 
 def cover_letter(table: Table, one: Series, places: tree.Places) -> str:
     """The text of its file, with what the series stands on and what checkpatch is told to ignore."""
-    text = (table.folder / one.cover).read_text().strip()
+    text = _text(table, one)
     base = git(places.tree, "log", "-1", "--format=%s", tree.BASE)
-    subjects = {other.name: _subject(table, other) for other in table.series}
     if one.needs:
-        stands = f"The patches apply to {base} after:\n\n"
-        stands += "\n".join(_wrap(f'{name}, "{subjects[name]}"', "  ", "    ") for name in one.needs)
+        needed = [other for other in table.series if other.name in one.needs]
+        subjects = [f'{other.name}, "{_text(table, other).splitlines()[0]}"' for other in needed]
+        stands = f"The patches apply to Debian's {base} after:\n\n"
+        stands += "\n".join(_wrap(subject, "  ", "    ") for subject in subjects)
     else:
-        stands = _wrap(f"The patches apply to {base} alone; they need no other series.")
+        stands = _wrap(f"The patches apply to Debian's {base} alone; they need no other series.")
     return f"{text}\n\n{_titled('Base', stands)}\n\n{_titled('checkpatch', _ignored(one))}\n"
 
 
-def _subject(table: Table, one: Series) -> str:
-    return " ".join((table.folder / one.cover).read_text().strip().partition("\n\n")[0].split())
+def _text(table: Table, one: Series) -> str:
+    try:
+        return (table.folder / one.cover).read_text().strip()
+    except OSError as err:
+        raise FerryError(f"cannot read {table.folder / one.cover}: {err.strerror}") from err
 
 
 def _titled(title: str, text: str) -> str:
