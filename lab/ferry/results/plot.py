@@ -58,7 +58,7 @@ def trade(cells: Sequence[dict[str, Any]], path: Path, title: str, origin: str) 
     import matplotlib as mpl
 
     mpl.use("Agg")
-    from matplotlib import pyplot
+    from matplotlib import pyplot, ticker
 
     figure, axes = pyplot.subplots(figsize=(9, 5), layout="constrained")
     kinds = (("vanilla", "vanilla", "s"), ("dma", "the earlier design", "X"), ("ferry", "Ferry", "*"))
@@ -70,18 +70,16 @@ def trade(cells: Sequence[dict[str, Any]], path: Path, title: str, origin: str) 
             axes.plot(*zip(points["vanilla"], points[end], strict=True), f"C{i}{style}", linewidth=1)
         for name, _, marker in kinds:
             axes.scatter(*points[name], marker=marker, color=f"C{i}", s=160 if name == "ferry" else 60)
-        axes.annotate(
-            report.size(folio),
-            points["ferry"],
-            (-10, 4),
-            textcoords="offset points",
-            ha="right",
-            color=f"C{i}",
-        )
+        where: dict[str, Any] = {"xytext": (-10, 4), "textcoords": "offset points", "ha": "right"}
+        axes.annotate(report.size(folio), points["ferry"], color=f"C{i}", **where)
     for _, label, marker in kinds:
         axes.scatter([], [], marker=marker, color="black", s=60, label=label)
     axes.set_xscale("log")
+    axes.margins(x=0.1)
     axes.set_ylim(bottom=0)
+    axes.xaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5)))
+    axes.xaxis.set_major_formatter("{x:,.0f}")
+    axes.xaxis.set_minor_formatter("")
     axes.set_xlabel("out of reach, 99th percentile [us]: better to the left")
     axes.set_ylabel("throughput, vanilla = 1: better upwards")
     axes.spines[["top", "right"]].set_visible(False)
