@@ -9,15 +9,15 @@ from ferry.bench.cell import Found
 from ferry.errors import FerryError
 from ferry.tables import runner
 
-PLAN = range(2)
+PLAN = [runner.Shard(number, "ferry", ()) for number in range(2)]
 
 
 def test_a_failure_ends_the_others() -> None:
     seen: list[threading.Event] = []
 
-    def measure(number: int, cancelled: threading.Event) -> dict[int, Found]:
+    def measure(shard: runner.Shard, cancelled: threading.Event) -> dict[int, Found]:
         seen.append(cancelled)
-        if number:
+        if shard.number:
             raise FerryError("one failed")
         assert cancelled.wait(60), "nobody ended this one"
         return {}
@@ -28,10 +28,10 @@ def test_a_failure_ends_the_others() -> None:
 
 
 def test_the_next_measurement_is_not_ended() -> None:
-    def fail(number: int, cancelled: threading.Event) -> dict[int, Found]:
+    def fail(shard: runner.Shard, cancelled: threading.Event) -> dict[int, Found]:
         raise FerryError("one failed")
 
-    def measure(number: int, cancelled: threading.Event) -> dict[int, Found]:
+    def measure(shard: runner.Shard, cancelled: threading.Event) -> dict[int, Found]:
         assert not cancelled.is_set()
         return {}
 

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,18 +13,14 @@ import pytest
 from matplotlib import pyplot
 
 from ferry import cli, paths
-from ferry.bench import cell, migbench, rows
+from ferry.bench import cell, rows
 from ferry.bench.cell import Cell, Found
 from ferry.commands import table as table_command
 from ferry.errors import FerryError, UsageError
-from ferry.kernel import kbuild
 from ferry.results import report
 from ferry.server import profile
 from ferry.tables import experiments, fit, page, plots, runner, sensitivity, show
 from ferry.tables.experiments import Scale
-from ferry.vm import qemu
-from ferry.vm.machine import Machine
-from tests.unit import fresh
 
 ROW = rows.Row(
     call="move_pages", memory="anon", folio_kib=2048, engine="", channels=0, bytes=1, runs=1, threads=1,
@@ -165,29 +160,19 @@ def test_vanilla_has_the_copies_of_the_same_batch() -> None:
     assert shares == [0.2, 2.0 / 9.0, 0.125, 1.0 / 7.0]
 
 
-def test_each_cell_has_a_vm_of_its_own_and_of_its_server(monkeypatch: pytest.MonkeyPatch) -> None:
-    cells = _cells("sensitivity", True)
-    server = profile.load("zen3").computer
-    others = {each.varied: replace(server, name=str(each.varied)) for each in cells if each.varied}
-    booted: list[tuple[int, str]] = []
+def test_shards_hold_each_cell_once_and_one_kernel() -> None:
+    cells = _cells("v5-throughput", False)
+    plan = runner.shards(cells)
+    assert sorted(i for shard in plan for i, _ in shard.cells) == list(range(len(cells)))
+    for shard in plan:
+        assert {cells[i].flavour for i, _ in shard.cells} == {shard.flavour}
+    assert plan == runner.shards(cells)
 
-    def run(kernel: str, where: Machine, job: qemu.Job, **more: Any) -> qemu.Result:
-        number = int(re.findall(r'echo "cell (\d+) ', job.script)[0])
-        assert job.script.count("migbench --") == 1
-        assert kernel == cells[number].flavour
-        booted.append((number, where.name))
-        return qemu.Result(0, [f"cell {number} {json.dumps(fresh.ROW)}"], "", "")
 
-    class Release(str):
-        release = "6.12"
-
-    monkeypatch.setattr(qemu, "run", run)
-    monkeypatch.setattr(kbuild, "build", Release)
-    monkeypatch.setattr(migbench, "build_migbench", lambda: Path("migbench"))
-    found, _ = runner.in_vms(cells, server, others)
-    assert [each.cell for each in found] == cells
-    expected = [(i, str(each.varied) if each.varied else server.name) for i, each in enumerate(cells)]
-    assert sorted(booted) == expected
+def test_each_server_has_its_own_vms() -> None:
+    cells = _cells("sensitivity", False)
+    for shard in runner.shards(cells):
+        assert {each.varied for _, each in shard.cells} == {shard.varied}
 
 
 def test_one_thing_at_a_time_is_varied_around_the_profile() -> None:

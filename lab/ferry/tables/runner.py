@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Measure the cells of a table on emulated servers, each in a VM of its own, several VMs at once.
+"""Measure the cells of a table in VMs of an emulated server, several at once.
 
-Cells that shared a boot would depend on each other: on what their neighbours left of free memory, and
-where. Under icount a VM's figures depend on nothing but what it is given, not on how many run or how
-busy the host is, so a cell has the same figures in a whole table and in a part of it.
+Under icount a VM's figures depend on nothing but what it is given, so which VM measures which cell is
+decided by the cells alone, never by how many CPUs the host has or how busy they are.
 """
 
 from __future__ import annotations
@@ -12,6 +11,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+from dataclasses import dataclass
 from types import MappingProxyType
 
 from ferry import paths
@@ -23,6 +23,8 @@ from ferry.progress import Step
 from ferry.vm import qemu
 from ferry.vm.machine import Machine
 
+# A VM boots in seconds; more cells than that share its boot.
+CELLS_PER_VM = 12
 BOOT_S = 180.0
 CELL_S = 120.0
 SECONDS_PER_GIB = 240.0
@@ -30,9 +32,41 @@ SECONDS_PER_GIB = 240.0
 Varied = tuple[str, int | str]
 
 
-def limit_s(one: Cell) -> float:
-    """The time that a VM may take for a cell, on a busy host."""
-    return BOOT_S + CELL_S + one.bytes / (1 << 30) * 3 * SECONDS_PER_GIB
+@dataclass(frozen=True)
+class Shard:
+    """Cells that one VM measures, by their numbers."""
+
+    number: int
+    flavour: str
+    cells: tuple[tuple[int, Cell], ...]
+
+    @property
+    def varied(self) -> Varied | None:
+        """What their server is other in."""
+        return self.cells[0][1].varied
+
+    @property
+    def limit_s(self) -> float:
+        """The time that it may take on a busy host."""
+        work = sum(CELL_S + each.bytes / (1 << 30) * 3 * SECONDS_PER_GIB for _, each in self.cells)
+        return BOOT_S + work
+
+
+def shards(cells: Sequence[Cell], size: int = CELLS_PER_VM) -> list[Shard]:
+    """The cells by kernel and server, like beside like; the longest first, so that all VMs end at about
+    one time."""
+    found: list[tuple[str, tuple[tuple[int, Cell], ...]]] = []
+    for flavour, varied in sorted({(each.flavour, each.varied) for each in cells}, key=repr, reverse=True):
+        mine = sorted(
+            (i for i, each in enumerate(cells) if (each.flavour, each.varied) == (flavour, varied)),
+            key=lambda i: cell.key(cells[i]),
+        )
+        found += [
+            (flavour, tuple((i, cells[i]) for i in mine[start : start + size]))
+            for start in range(0, len(mine), size)
+        ]
+    found.sort(key=lambda each: -sum(part.bytes for _, part in each[1]))
+    return [Shard(number, *each) for number, each in enumerate(found)]
 
 
 def in_vms(
@@ -44,27 +78,26 @@ def in_vms(
     As many VMs run at a time as the host has CPUs, but one alone if it is wall time that they measure.
     Raises FerryError at the first VM that fails; no other is left running.
     """
-    kernels = {name: kbuild.build(name) for name in dict.fromkeys(each.flavour for each in cells)}
+    plan = shards(cells)
+    kernels = {name: kbuild.build(name) for name in dict.fromkeys(shard.flavour for shard in plan)}
     program = migbench.build_migbench()
     found: dict[int, Found] = {}
-    with Step(f"measure {len(cells)} cells ({machine.name})") as step:
+    with Step(f"measure {len(cells)} cells in {len(plan)} VMs ({machine.name})") as step:
 
-        def measure(number: int, cancelled: threading.Event) -> dict[int, Found]:
-            one = cells[number]
+        def measure(shard: Shard, cancelled: threading.Event) -> dict[int, Found]:
             job = qemu.Job(
-                cell.script([(number, one)]),
-                limit_s(one),
+                cell.script(shard.cells),
+                shard.limit_s,
                 programs={"bin/migbench": program},
-                name=f"console-{number}",
+                name=f"console-{shard.number}",
             )
-            where = others[one.varied] if one.varied else machine
-            result = qemu.run(kernels[one.flavour], where, job, cancelled=cancelled)
+            where = others[shard.varied] if shard.varied else machine
+            result = qemu.run(kernels[shard.flavour], where, job, cancelled=cancelled)
             if result.status:
-                raise FerryError(f"{one.title}: the bench ended early: {result.output.strip()[-200:]}")
+                raise FerryError(f"a bench ended early: {result.output.strip()[-200:]}")
             return cell.parse(result.records, cells)
 
-        at_once = len(os.sched_getaffinity(0)) if machine.icount else 1
-        for part in _all(measure, _longest_first(cells), at_once):
+        for part in _all(measure, plan, len(os.sched_getaffinity(0)) if machine.icount else 1):
             found |= part
             step.update(f"{len(found)}/{len(cells)}")
     missing = [each.title for i, each in enumerate(cells) if i not in found]
@@ -73,18 +106,13 @@ def in_vms(
     return [found[i] for i in range(len(cells))], {name: each.release for name, each in kernels.items()}
 
 
-def _longest_first(cells: Sequence[Cell]) -> list[int]:
-    """The cells' numbers, so that all VMs end at about one time."""
-    return sorted(range(len(cells)), key=lambda i: -cells[i].bytes)
-
-
 def _all(
-    measure: Callable[[int, threading.Event], dict[int, Found]], numbers: Sequence[int], at_once: int
+    measure: Callable[[Shard, threading.Event], dict[int, Found]], plan: Sequence[Shard], at_once: int
 ) -> Iterator[dict[int, Found]]:
-    """What each VM found, as they end. If one fails, or the user has enough, the others are ended."""
+    """What each shard found, as they end. If one fails, or the user has enough, the others are ended."""
     cancelled = threading.Event()
     with ThreadPoolExecutor(at_once) as pool:
-        waiting = {pool.submit(measure, number, cancelled) for number in numbers}
+        waiting = {pool.submit(measure, shard, cancelled) for shard in plan}
         try:
             while waiting:
                 done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
