@@ -68,11 +68,11 @@ def judge(one: series.Series, said: dict[str, list[str]]) -> tuple[list[str], st
                 ignored[found[1]] += 1
             else:
                 bad.append(f"{one.name}, {patch}: {line}")
-        bad += [
-            f"{one.name}, {patch}: has no {kind} to ignore" for kind in row.checkpatch_ignore.keys() - own
-        ]
+        unused = sorted(row.checkpatch_ignore.keys() - own)
+        bad += [f"{one.name}, {patch}: has no {kind} to ignore" for kind in unused]
         ignored += own
-    bad += [f"{one.name}: has no {kind} to ignore" for kind in one.checkpatch_ignore.keys() - ignored]
+    unused = sorted(one.checkpatch_ignore.keys() - ignored)
+    bad += [f"{one.name}: has no {kind} to ignore" for kind in unused]
     told = ", ".join(f"{count} {kind}" for kind, count in sorted(ignored.items())) or "nothing"
     return bad, f"{one.name}: {len(said)} patches are clean; ignored: {told}"
 
