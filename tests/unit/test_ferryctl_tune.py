@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -218,6 +219,15 @@ def test_the_machine_is_afterwards_as_it_was(machine: Machine, bench: Bench) -> 
     assert machine.loaded[-1] == ["-r", "mtcopy"]
 
 
+@pytest.fixture
+def heard(number: int) -> Iterator[None]:
+    """A shell has SIGINT ignored by what it runs in the background, and tune leaves that so."""
+    before = signal.signal(number, signal.SIG_DFL)
+    yield
+    signal.signal(number, before)
+
+
+@pytest.mark.usefixtures("heard")
 @pytest.mark.parametrize(("number", "name"), [(signal.SIGINT, "SIGINT"), (signal.SIGTERM, "SIGTERM")])
 def test_a_signal_ends_it_and_all_is_put_back(
     machine: Machine, bench: Bench, number: int, name: str, capsys: pytest.CaptureFixture[str]

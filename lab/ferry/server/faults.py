@@ -23,6 +23,10 @@ U32, U64 = (1 << 32) - 1, (1 << 64) - 1
 NUMBERS = {
     "bandwidth": (0, U64, "bytes per second; 0: no limit"),
     "descriptor-ns": (0, U32, "time that each descriptor takes before its bytes"),
+    "register-ns": (0, U32, "time that each access to a register takes of the CPU"),
+    "interrupt-ns": (0, U32, "time that each interrupt takes of the CPU"),
+    "small-bytes": (0, U32, "descriptors of less than that are small"),
+    "small-percent": (0, 100, "rate of small ones, percent; 0: as others"),
     "error-at": (0, U32, "the n-th descriptor from now on fails; 0: none"),
     "error-code": (1, 63, "with this code"),
     "stall-at": (0, U32, "the n-th descriptor from now on does not end; 0: none"),
