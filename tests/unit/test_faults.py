@@ -105,7 +105,7 @@ def test_without_arguments_it_lists(monitor: Monitor, capsys: pytest.CaptureFixt
 @pytest.mark.parametrize(
     ("words", "code", "why"),
     [
-        (["heat=1"], 2, "'heat=1' is not NAME=VALUE with a name of bandwidth, descriptor-ns, error-at"),
+        (["heat=1"], 2, "'heat=1' is not NAME=VALUE with a name of bandwidth, descriptor-ns, register-ns"),
         (["error-at"], 2, "'error-at' is not NAME=VALUE"),
         (["error-at=-1"], 2, "error-at=-1: must be a number from 0 to 4294967295"),
         (["error-at=4294967296"], 2, "must be a number from 0 to 4294967295"),

@@ -2,6 +2,8 @@
 """Builds: incremental, and only a finished one is trusted. The Linux here is a tiny one."""
 
 import dataclasses
+import os
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -102,3 +104,22 @@ def test_progress_counts_what_make_compiles() -> None:
     assert progress("mm/migrate.c:7: warning: x\n") is None
     assert progress("  CC [M]  drivers/dma/softdma.o\n") == "2/2 drivers/dma/softdma.o"
     assert progress("  LD      vmlinux.o\n") == "3/3 vmlinux.o"
+
+
+@pytest.mark.parametrize(
+    ("args", "answer"),
+    [
+        ("-O2 -c -o a.o a.c", "ccache 1 gcc -O2 -c -o a.o a.c"),
+        ("-Werror -D__SIZEOF_INT128__=0 -S -x c /dev/null -o a", "-Werror"),
+        ("-E -P -x c -", "-E"),
+    ],
+)
+def test_only_what_is_compiled_goes_through_ccache(tmp_path: Path, args: str, answer: str) -> None:
+    for name, text in (("ccache", 'echo ccache $CCACHE_NOCPP2 "$@"'), ("gcc", 'echo "$1"')):
+        (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
+        (tmp_path / name).chmod(0o755)
+    env = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    command = [str(kbuild.COMPILER), *args.split()]
+    assert (
+        subprocess.run(command, env=env, capture_output=True, text=True, check=True).stdout.strip() == answer
+    )

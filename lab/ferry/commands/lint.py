@@ -8,6 +8,7 @@ import subprocess
 import sys
 
 from ferry import packages, paths, proc
+from ferry.kernel import kbuild
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -20,7 +21,7 @@ def run(args: argparse.Namespace) -> int:
     packages.ensure(["git", "shellcheck"])
     python = [sys.executable, "-m"]
     listed = proc.output(
-        ["git", "ls-files", "-co", "--exclude-standard", "*.sh", "*.bash", ".ci/run"],
+        ["git", "ls-files", "-co", "--exclude-standard", "*.sh", "*.bash", ".ci/run", str(kbuild.COMPILER)],
         cwd=paths.ROOT,
     )
     checks = [

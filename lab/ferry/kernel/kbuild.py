@@ -20,8 +20,8 @@ PACKAGES = (
     "xz-utils", "kmod", "ccache",
 )  # fmt: skip
 
+COMPILER = Path(__file__).with_name("cached-gcc")
 # Equal inputs give an equal kernel, and flavours share objects.
-COMPILER = "ccache gcc"
 ENV = {
     "LC_ALL": "C",
     "CCACHE_NOHASHDIR": "1",
