@@ -81,7 +81,7 @@ def _away(cell: Json) -> str:
 def _origin(result: Json) -> str:
     """When and of what: for the sentence beside a table."""
     known = result["provenance"]
-    return f"{known['date'][:10]}, commit {known['commit'].removesuffix('-changed')}"
+    return f"{known['date'][:10]}, commit {known['commit']}"
 
 
 def _release(result: Json) -> str:
