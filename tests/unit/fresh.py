@@ -55,8 +55,10 @@ def _run(kernel: Kernel, where: machine.Machine, job: qemu.Job, **more: object) 
     for path in (kernel.image, *job.programs.values()):
         if not path.is_file():
             raise FerryError(f"{path} was never built")
-    if where.program[0].startswith("/") and not Path(where.program[0]).is_file():
-        raise FerryError(f"{where.program[0]} was never built")
+    qemu.ensure_emulator(where)
+    program = where.command()[0]
+    if program.startswith("/") and not Path(program).is_file():
+        raise FerryError(f"{program} was never built")
     records = []
     for line in job.script.splitlines():
         if found := re.match(r"""echo ["'](row \w+|cell \d+|cycles \d+) """, line):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ferry import packages, paths, proc
+from ferry import paths, proc
 from ferry.commands.vm import shell_script
 from ferry.kernel.kbuild import Kernel
 from ferry.vm import qemu
@@ -29,7 +29,7 @@ def boot(
     def command(kernel: Kernel, machine: Machine, job: qemu.Job, folder: Path, kvm: bool) -> list[str]:
         return ["sh", "-c", f"folder={folder}; {script}"]
 
-    monkeypatch.setattr(packages, "ensure", lambda names: None)
+    monkeypatch.setattr(qemu, "ensure_emulator", lambda machine, kvm: None)
     monkeypatch.setattr(paths, "BUILD", tmp_path)
     monkeypatch.setattr(proc, "TERM_GRACE_S", 0.2)
     monkeypatch.setattr(qemu, "_initramfs_command", command)
@@ -45,23 +45,6 @@ def test_a_hanging_job_is_lost_and_its_console_shown(tmp_path: Path, monkeypatch
     with pytest.raises(qemu.LostVM, match=r"still busy after 1 s; its console(.*\n)+.*Linux version"):
         boot(f"{SAYS_LINUX}; sleep 60", monkeypatch, tmp_path, timeout_s=1.0)
     assert not list(tmp_path.glob("vm-*"))
-
-
-@pytest.mark.parametrize(
-    ("oops", "code", "boots"),
-    [
-        ("int3: 0000 [#1] SMP", "84 47 fc ff ff e9 <c3> 02 00 00", 2),
-        ("int3: 0000 [#1] SMP", "c3 cc cc cc cc cc <cc> cc 55 48", 1),
-        ("general protection fault", "84 47 fc ff ff e9 <c3> 02 00 00", 1),
-    ],
-)
-def test_only_a_guest_that_ran_replaced_code_boots_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, oops: str, code: str, boots: int
-) -> None:
-    (tmp_path / "dump").write_text(f"[    1.000000] Oops: {oops}\n[    1.000001] Code: {code}\n")
-    with pytest.raises(qemu.LostVM, match="Oops"):
-        boot(f"echo boot >>{tmp_path}/boots; cp {tmp_path}/dump $folder/console", monkeypatch, tmp_path)
-    assert (tmp_path / "boots").read_text() == "boot\n" * boots
 
 
 def test_a_cancelled_vm_ends_at_once_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

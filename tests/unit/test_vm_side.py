@@ -13,6 +13,7 @@ from ferry import paths
 from ferry.bench import cost, migbench, redis, rows
 from ferry.errors import FerryError, UsageError
 from ferry.results import report
+from ferry.server import emulator
 from ferry.suites import kselftest, ktap
 from ferry.vm import console, initramfs, machine, races
 from ferry.vm.machine import MACHINES
@@ -129,6 +130,14 @@ def test_machine_places_cpus_and_memory() -> None:
     assert "node,nodeid=1,memdev=ram1,initiator=0" in MACHINES["cxl"].qemu_args()
     assert "shift=0,sleep=off" in MACHINES["icount"].qemu_args()
     assert MACHINES["smp"].with_cpus(1).cpu_nodes == 1
+
+
+def test_threads_are_run_by_the_labs_own_emulator() -> None:
+    """It has no KVM, and counts as Debian's does."""
+    debian = ("qemu-system-x86_64",)
+    assert MACHINES["smp"].command() == tuple(emulator.command())
+    assert MACHINES["smp"].command(kvm=True) == MACHINES["icount"].command() == debian
+    assert replace(MACHINES["smp"], program=("mine", "-x")).command() == ("mine", "-x")
 
 
 def test_machine_takes_what_the_host_has() -> None:

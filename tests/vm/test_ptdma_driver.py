@@ -45,7 +45,6 @@ def _function(name: str) -> str:
 
 def _server(*functions: str) -> machine.Machine:
     """Two CPUs and one PTDMA function per text, which has its properties."""
-    emulator.build()
     devices = [
         word
         for i, properties in enumerate(functions)
@@ -54,7 +53,7 @@ def _server(*functions: str) -> machine.Machine:
             ",".join(filter(None, [f"{emulator.DEVICE},addr={profile.FIRST_SLOT + i:#x}", properties])),
         )
     ]
-    return replace(machine.get("smp"), program=tuple(emulator.command()), devices=tuple(devices))
+    return replace(machine.get("smp"), devices=tuple(devices))
 
 
 @pytest.fixture(scope="module", params=("ferry", "debug"))

@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from ferry import packages, paths, proc
@@ -14,7 +14,6 @@ from ferry.bench import rows
 from ferry.errors import FerryError, UsageError
 from ferry.kernel import kbuild
 from ferry.progress import Step
-from ferry.server import emulator
 from ferry.vm import qemu
 from ferry.vm.machine import Machine
 
@@ -120,15 +119,9 @@ def script(plan: Plan, flavour: str) -> str:
 
 
 def measure(plan: Plan, machine: Machine, *, kvm: bool = False) -> Measured:
-    """Boot what the plan needs, vanilla first, and measure. Raises FerryError if a byte is lost.
-
-    Wall time comes from the lab's own emulator: in Debian's it depends on luck, how fast a huge page
-    is copied (server/qemu/patches says why).
-    """
+    """Boot what the plan needs, vanilla first, and measure. Raises FerryError if a byte is lost."""
     plan.check(machine)
-    if _own_emulator(machine, kvm):
-        emulator.build()
-        machine = replace(machine, program=tuple(emulator.command()))
+    qemu.ensure_emulator(machine, kvm)
     flavours = [name for name in ("vanilla", "ferry") if plan.on(name)]
     kernels = {name: kbuild.build(name) for name in flavours}
     migbench = build_migbench()
@@ -151,10 +144,6 @@ def measure(plan: Plan, machine: Machine, *, kvm: bool = False) -> Measured:
             found += here
     found = rows.with_ratios(rows.over_rounds(found))
     return Measured(found, {name: kernel.release for name, kernel in kernels.items()}, machine)
-
-
-def _own_emulator(machine: Machine, kvm: bool) -> bool:
-    return not kvm and not machine.icount
 
 
 def parse(records: Sequence[str], plan: Plan) -> list[rows.Row]:

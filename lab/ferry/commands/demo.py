@@ -34,7 +34,7 @@ def run(args: argparse.Namespace) -> int:
     output, picture = paths.OUT / "demo.json", paths.OUT / "demo.png"
     for path in (output, picture):
         report.check_writable(path)
-    packages.ensure(["qemu-system-x86", *redis.PACKAGES])
+    packages.ensure(redis.PACKAGES)
     for flavour in ("vanilla", "ferry"):
         kbuild.build(flavour)
     measured = migbench.measure(PLAN, where)

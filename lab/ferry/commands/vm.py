@@ -10,7 +10,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from ferry import packages, paths
+from ferry import paths
 from ferry.bench import migbench
 from ferry.errors import UsageError
 from ferry.kernel import kbuild
@@ -59,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
     setup = _engine(args)
     if not args.command and not sys.stdin.isatty():
         raise UsageError("a shell needs a terminal; for one command, write it after --")
-    packages.ensure(["qemu-system-x86"])
+    qemu.ensure_emulator(where, args.kvm)
     kernel = kbuild.build(args.kernel)
     if args.kvm:
         qemu.probe_kvm(kernel)

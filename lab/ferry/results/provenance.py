@@ -35,7 +35,7 @@ def of_vms(machine: Machine, flavours: Iterable[str], *, kvm: bool = False) -> d
         "kernel_args": list(machine.kernel_args),
         "time": "virtual" if machine.icount else "wall",
         "accelerator": "kvm" if kvm else "tcg, icount" if machine.icount else "tcg",
-        "qemu": _emulator(machine),
+        "qemu": _version(machine.command(kvm)[0]),
     }
 
 
@@ -93,10 +93,10 @@ def _running() -> dict[str, str]:
     return {"release": release, "config": hashed, "compiler": found[1] if found else "unknown"}
 
 
-def _emulator(machine: Machine) -> str:
-    """What the machine's own emulator says of itself, if it is there to be asked."""
-    program = shutil.which(machine.program[0])
-    return emulator.version(program) if program else "unknown"
+def _version(program: str) -> str:
+    """What an emulator says of itself, if it is there to be asked."""
+    found = shutil.which(program)
+    return emulator.version(found) if found else "unknown"
 
 
 def _cpu() -> str:

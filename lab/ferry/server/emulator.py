@@ -35,6 +35,7 @@ DEVICE = "amd-ptdma"
 PACKAGES = (
     "dpkg-dev", "debian-archive-keyring", "patch", "xz-utils", "gcc", "libc6-dev", "ccache", "pkg-config",
     "python3", "meson", "ninja-build", "libglib2.0-dev", "libpixman-1-dev", "libfdt-dev",
+    "libcap-ng-dev",
 )  # fmt: skip
 FIRMWARE_PACKAGES = ("qemu-system-data", "seabios")
 

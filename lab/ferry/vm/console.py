@@ -36,7 +36,6 @@ _COMPLAINT = re.compile(
     + r").*)",
     re.MULTILINE,
 )
-_BREAKPOINT = re.compile(r"Oops: int3: .*?\bCode: (?:[0-9a-f]{2} )*([0-9a-f]{2}) <", re.DOTALL)
 # Of functions by their names; the second is the other CPU's, if that is known.
 _RACE = re.compile(r"BUG: KCSAN: data-race in (?P<one>\w+)[\w.]*(?: \[\w+\])?(?: / (?P<other>\w+))?")
 _MARK = re.compile(_STAMP + r"ferry: (?P<step>.*)")
@@ -63,13 +62,3 @@ def findings(log: str, ours: frozenset[str] | None = None) -> list[str]:
                 continue
             found.append(f"[{step}] {complaint['text'].strip()}")
     return found
-
-
-def stale_breakpoint(log: str) -> bool:
-    """Did a CPU stop at a breakpoint where memory has none? Then it ran code that had been replaced.
-
-    The dump of the code marks the byte after it. Were it the kernel's own stray jump, into the padding
-    between functions, memory would have the breakpoint (cc).
-    """
-    found = _BREAKPOINT.search(log)
-    return bool(found and found[1] != "cc")

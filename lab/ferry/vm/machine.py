@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ferry.errors import FerryError, UsageError
+from ferry.server import emulator
 
 # Left to the host beside a guest's memory.
 HOST_RESERVE_MIB = 1024
@@ -37,7 +38,7 @@ class Machine:
     iommu: bool = False  # Intel's
     slow_nodes: bool = False  # ACPI says that nodes without CPUs are slower, so Linux demotes to them
     kernel_args: tuple[str, ...] = ()
-    program: tuple[str, ...] = ("qemu-system-x86_64",)
+    program: tuple[str, ...] = ()  # an emulator's command, instead of the one that command() chooses
     devices: tuple[str, ...] = ()
 
     def with_cpus(self, cpus: int) -> Machine:
@@ -58,6 +59,19 @@ class Machine:
     def one_by_one(self) -> Machine:
         """The same machine, where Ferry's kernel unmaps folios one by one and not in ranges."""
         return replace(self, kernel_args=(*self.kernel_args, ONE_BY_ONE))
+
+    def needs_own_emulator(self, kvm: bool) -> bool:
+        """Whether it is the lab's QEMU that runs it, because its CPUs are threads of an emulator.
+
+        In Debian's they can run code that another has replaced, and it depends on luck, how fast a huge
+        page is copied (server/qemu/patches says why).
+        """
+        return not (self.program or self.icount or kvm)
+
+    def command(self, kvm: bool = False) -> tuple[str, ...]:
+        """The emulator: what its command line begins with."""
+        own = emulator.command() if self.needs_own_emulator(kvm) else ["qemu-system-x86_64"]
+        return self.program or tuple(own)
 
     @property
     def smp(self) -> str:

@@ -17,9 +17,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TextIO
 
-from ferry import packages, paths, proc, progress
+from ferry import packages, paths, proc
 from ferry.errors import FerryError
 from ferry.kernel.kbuild import Kernel
+from ferry.server import emulator
 from ferry.vm import console, initramfs, races
 from ferry.vm.machine import Machine
 
@@ -45,14 +46,6 @@ class LostVM(FerryError):
     """The guest ended, or was ended, without saying how its job went."""
 
     exit_code = 3
-
-
-class StaleCode(LostVM):
-    """An emulated CPU ran code that was no longer there, and the guest died of it.
-
-    QEMU's TCG translates a guest's code and only then makes itself notice changes to it (tb_gen_code()
-    of QEMU 7.2), so one CPU can keep the breakpoint that another set to switch a static branch.
-    """
 
 
 class DirtyConsole(FerryError):
@@ -101,28 +94,11 @@ def run(
 
     Raises LostVM if there is no result within the job's time limit, DirtyConsole if the kernel warned
     of something, and FerryError if the job said "fail". A thread gets no signal: to end the VM that it
-    waits for, set cancelled; that is a LostVM, too. Only a guest that died of StaleCode is booted twice.
+    waits for, set cancelled; that is a LostVM, too.
     """
-    packages.ensure(["qemu-system-x86"])
+    ensure_emulator(machine, kvm)
     paths.BUILD.mkdir(parents=True, exist_ok=True)
     cancelled = cancelled or threading.Event()
-    try:
-        return _boot(kernel, machine, job, kvm, on_output, cancelled)
-    except StaleCode as err:
-        if kvm:
-            raise
-        progress.note(f"{err}\nThe code there has no breakpoint: QEMU ran old code. Booting once more")
-        return _boot(kernel, machine, job, kvm, on_output, cancelled)
-
-
-def _boot(
-    kernel: Kernel,
-    machine: Machine,
-    job: Job,
-    kvm: bool,
-    on_output: OnOutput | None,
-    cancelled: threading.Event,
-) -> Result:
     with ExitStack() as stack:
         # Under BUILD, because virtme-ng hides the host's /run, /var/tmp and /dev/shm from the guest.
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix=FOLDER_PREFIX, dir=paths.BUILD)))
@@ -138,17 +114,26 @@ def _boot(
         return _judge(kernel, folder, job, in_time)
 
 
+def ensure_emulator(machine: Machine, kvm: bool = False) -> None:
+    """Build or install what is to run the machine, unless it is there."""
+    if machine.needs_own_emulator(kvm):
+        emulator.build()
+    elif not machine.program:
+        packages.ensure(["qemu-system-x86"])
+
+
 def vng_command(kernel: Kernel, machine: Machine, kernel_args: tuple[str, ...], kvm: bool) -> list[str]:
     """virtme-ng with the host's root: an interactive shell, unless more is added."""
     append = [*KERNEL_ARGS, *machine.kernel_args, *kernel_args]
+    program, *firmware = machine.command(kvm)
     return [
         # vng looks for its other half, virtme-run, in PATH.
         *("env", f"PATH={VNG.parent}:{os.environ['PATH']}"),
         *(str(VNG), "--run", str(kernel.image), "--force-9p", "--disable-microvm", "--user", "root"),
         *([] if kvm else ["--disable-kvm"]),
-        *("--cpus", machine.smp, "--memory", machine.memory),
+        *("--qemu", program, "--cpus", machine.smp, "--memory", machine.memory),
         *(arg for word in append for arg in ("--append", word)),
-        *(f"--qemu-opts={word}" for word in machine.qemu_args(kvm)),
+        *(f"--qemu-opts={word}" for word in (*firmware, *machine.qemu_args(kvm))),
     ]
 
 
@@ -186,7 +171,7 @@ def _initramfs_command(kernel: Kernel, machine: Machine, job: Job, folder: Path,
     archive.write_bytes(initramfs.root((GUEST / "init.sh").read_text(), programs))
     append = ["console=ttyS0", "loglevel=7", *KERNEL_ARGS, *machine.kernel_args, *job.kernel_args]
     return [
-        *(*machine.program, "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"),
+        *(*machine.command(kvm), "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"),
         *("-smp", machine.smp, "-m", machine.memory),
         *machine.qemu_args(kvm),
         *(_control(folder / CONTROL) if job.controlled else []),
@@ -261,8 +246,7 @@ def _judge(kernel: Kernel, folder: Path, job: Job, in_time: bool) -> Result:
     if not last.startswith("exit "):
         why = "ended without a result" if in_time else f"was still busy after {job.timeout_s:.0f} s"
         tail = _quoted(findings or log.splitlines()[-TAIL_LINES:])
-        lost = StaleCode if console.stale_breakpoint(log) else LostVM
-        raise lost(f"the VM {why}; its console, in {kept}, ends with:{tail}")
+        raise LostVM(f"the VM {why}; its console, in {kept}, ends with:{tail}")
     if findings:
         raise DirtyConsole(f"the guest's kernel complained, see {kept}:{_quoted(findings)}")
     for record in records:
