@@ -28,10 +28,9 @@ void latency_before(struct bench *b)
 	tracefs_start();
 }
 
-static bool in_region(const struct bench *b, const struct trace_event *e)
+static bool in_region(const struct bench *b, const struct trace_event *e, size_t *page)
 {
-	return e->kind != TRACE_START && e->addr >= (uintptr_t)b->mem.base &&
-	       e->addr < (uintptr_t)b->mem.base + b->opt.bytes;
+	return e->kind != TRACE_START && memory_find(b, e->addr, page);
 }
 
 /* One sample for each time that a folio went away and came back. */
@@ -43,10 +42,11 @@ static void pair_folios(struct bench *b)
 
 	for (e = events.event; e < events.event + events.count; e++) {
 		struct folio_state *s;
+		size_t page;
 
-		if (!in_region(b, e))
+		if (!in_region(b, e, &page))
 			continue;
-		s = &state[(e->addr - (uintptr_t)b->mem.base) / b->opt.folio_bytes];
+		s = &state[page * PAGE_BYTES / b->opt.folio_bytes];
 		if (e->kind == TRACE_SET_PTE || e->kind == TRACE_SET_PMD) {
 			if (!s->away)
 				s->begin_ns = e->ns;
@@ -67,6 +67,7 @@ static void pair_folios(struct bench *b)
 static void find_first_folios(struct bench *b)
 {
 	const struct trace_event *end = events.event + events.count, *e, *start;
+	size_t page;
 
 	for (start = events.event; start < end; start++) {
 		if (start->kind != TRACE_START)
@@ -76,7 +77,7 @@ static void find_first_folios(struct bench *b)
 				continue;
 			if (e->kind == TRACE_START)
 				break;
-			if (!in_region(b, e) || e->kind == TRACE_SET_PTE ||
+			if (!in_region(b, e, &page) || e->kind == TRACE_SET_PTE ||
 			    e->kind == TRACE_SET_PMD)
 				continue;
 			samples_add(&b->first_folio_us, (double)(e->ns - start->ns) / 1000);

@@ -13,25 +13,46 @@
 #include <unistd.h>
 
 #define ALIGN_BYTES (2UL << 20)
+/* What a page of a PMD table maps: with --apart no two movers share one */
+#define APART_BYTES (1UL << 30)
 
 bool memory_is_file(const struct options *opt)
 {
 	return !strcmp(opt->memory, "file");
 }
 
-/* Address space at a 2 MiB boundary, so that any folio size fits. */
-static char *reserve(size_t bytes)
+char *memory_page(const struct bench *b, size_t page)
 {
-	char *base = mmap(NULL, bytes + ALIGN_BYTES, PROT_NONE,
+	const struct region *mem = &b->mem;
+
+	return mem->base + page / mem->share_pages * mem->stride +
+	       page % mem->share_pages * PAGE_BYTES;
+}
+
+/* Which page is this? Return: false if it is none of ours. */
+bool memory_find(const struct bench *b, uintptr_t addr, size_t *page)
+{
+	const struct region *mem = &b->mem;
+	size_t offset = addr - (uintptr_t)mem->base;
+	size_t share = offset / mem->stride, inside = offset % mem->stride / PAGE_BYTES;
+
+	*page = share * mem->share_pages + inside;
+	return inside < mem->share_pages && *page < mem->pages;
+}
+
+/* Address space at a boundary of @align bytes, so that any folio size fits. */
+static char *reserve(size_t bytes, size_t align)
+{
+	char *base = mmap(NULL, bytes + align, PROT_NONE,
 			  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	size_t skip;
 
 	if (base == MAP_FAILED)
 		die(EXIT_CANNOT_RUN, "mmap of %zu bytes: %s", bytes, strerror(errno));
-	skip = -(uintptr_t)base % ALIGN_BYTES;
+	skip = -(uintptr_t)base % align;
 	if (skip)
 		munmap(base, skip);
-	munmap(base + skip + bytes, ALIGN_BYTES - skip);
+	munmap(base + skip + bytes, align - skip);
 	return base + skip;
 }
 
@@ -67,8 +88,8 @@ static int fill_file(const struct options *opt)
 	return fd;
 }
 
-/* New memory in the place of the old. */
-static void map(struct bench *b, int fd)
+/* New memory in the place of the old: of one share, or of all. */
+static void map(struct bench *b, int fd, char *base, size_t bytes)
 {
 	const struct options *opt = &b->opt;
 	const struct bitmask *from = b->mem.mask_from;
@@ -77,14 +98,14 @@ static void map(struct bench *b, int fd)
 
 	flags |= !strcmp(opt->memory, "anon") ? MAP_PRIVATE : MAP_SHARED;
 	flags |= fd < 0 ? MAP_ANONYMOUS : 0;
-	if (mmap(b->mem.base, opt->bytes, PROT_READ | PROT_WRITE, flags, fd, 0) == MAP_FAILED)
-		die(EXIT_CANNOT_RUN, "mmap of %lu bytes: %s", opt->bytes, strerror(errno));
+	if (mmap(base, bytes, PROT_READ | PROT_WRITE, flags, fd, 0) == MAP_FAILED)
+		die(EXIT_CANNOT_RUN, "mmap of %zu bytes: %s", bytes, strerror(errno));
 	/* EINVAL: a kernel without huge pages, which has nothing to advise */
-	if (madvise(b->mem.base, opt->bytes, advice) &&
+	if (madvise(base, bytes, advice) &&
 	    (errno != EINVAL || advice == MADV_HUGEPAGE))
 		die(EXIT_CANNOT_RUN, "madvise: %s", strerror(errno));
 	/* a policy of its own also keeps NUMA balancing away */
-	if (mbind(b->mem.base, opt->bytes, MPOL_BIND, from->maskp, from->size + 1, 0))
+	if (mbind(base, bytes, MPOL_BIND, from->maskp, from->size + 1, 0))
 		die(EXIT_CANNOT_RUN, "mbind to node %lu: %s", opt->from, strerror(errno));
 }
 
@@ -125,9 +146,10 @@ void memory_renew(struct bench *b)
 		    strerror(errno));
 	if (memory_is_file(opt))
 		fd = fill_file(opt);
-	map(b, fd);
+	for (i = 0; i < mem->pages; i += mem->share_pages)
+		map(b, fd, memory_page(b, i), mem->share_pages * PAGE_BYTES);
 	for (i = 0; i < mem->pages; i++) {
-		char *page = mem->base + i * PAGE_BYTES;
+		char *page = memory_page(b, i);
 
 		if (fd < 0)
 			pattern_fill(page, i, opt->seed);
@@ -142,6 +164,39 @@ void memory_renew(struct bench *b)
 	confirm(b);
 }
 
+/* Where the memory is to be: in one piece, or a mover's share in each. */
+static void lay_out(struct bench *b)
+{
+	struct region *mem = &b->mem;
+	size_t shares = b->opt.apart ? b->opt.threads : 1;
+	size_t align = b->opt.apart ? APART_BYTES : ALIGN_BYTES, bytes;
+
+	mem->share_pages = mem->pages / shares;
+	bytes = mem->share_pages * PAGE_BYTES;
+	mem->stride = (bytes + align - 1) / align * align;
+	/* Mappings that adjoin would be one */
+	if (b->opt.apart && mem->stride == bytes)
+		mem->stride += align;
+	mem->base = reserve(shares * mem->stride, align);
+}
+
+/* The folios in an order that the seed alone decides. */
+static void shuffle(struct region *mem, uint64_t seed)
+{
+	uint64_t x = seed * 2 + 1;
+	size_t i;
+
+	for (i = mem->folios - 1; i; i--) {
+		void *addr = mem->addr[i];
+		size_t other;
+
+		x = x * 6364136223846793005 + 1442695040888963407;
+		other = (x >> 32) % (i + 1);
+		mem->addr[i] = mem->addr[other];
+		mem->addr[other] = addr;
+	}
+}
+
 /* What stays the same from run to run: the address, and the calls' arrays. */
 void memory_set_up(struct bench *b)
 {
@@ -153,14 +208,16 @@ void memory_set_up(struct bench *b)
 	mem->pages = opt->bytes / PAGE_BYTES;
 	mem->mask_from = mask_of(opt->from);
 	mem->mask_to = mask_of(opt->to);
-	mem->base = reserve(opt->bytes);
+	lay_out(b);
 	mem->addr = zalloc(mem->folios, sizeof(*mem->addr));
 	mem->node_to = zalloc(mem->folios, sizeof(*mem->node_to));
 	mem->status = zalloc(mem->folios, sizeof(*mem->status));
 	mem->touches = zalloc(mem->pages, sizeof(*mem->touches));
 	for (i = 0; i < mem->folios; i++) {
-		mem->addr[i] = mem->base + i * opt->folio_bytes;
+		mem->addr[i] = memory_page(b, i * opt->folio_bytes / PAGE_BYTES);
 		mem->node_to[i] = (int)opt->to;
 		mem->status[i] = -1;	/* writes it: none of this faults in the call */
 	}
+	if (!strcmp(opt->order, "random"))
+		shuffle(mem, opt->seed);
 }

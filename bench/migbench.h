@@ -37,6 +37,7 @@ struct options {
 	const char *file;
 	const char *cpus;
 	const char *json;
+	const char *order;
 	unsigned long folio_bytes;
 	unsigned long bytes;
 	unsigned long from;
@@ -51,6 +52,7 @@ struct options {
 	bool access;
 	bool stall;
 	bool null;
+	bool apart;
 	bool allow_partial;
 	int argc;
 	char **argv;
@@ -59,9 +61,11 @@ struct options {
 /* The memory that moves, and the arrays that the calls need, made beforehand. */
 struct region {
 	char *base;
+	size_t share_pages;	/* that lie side by side: all, or a mover's */
+	size_t stride;		/* from share to share */
 	size_t folios;
 	size_t pages;
-	void **addr;		/* of each folio */
+	void **addr;		/* of each folio, in the order in which they move */
 	int *node_to;		/* for each folio, as move_pages() wants it */
 	int *status;
 	struct bitmask *mask_from;	/* for mbind() and migrate_pages() */
@@ -141,6 +145,8 @@ void thp_prepare(const struct options *opt);
 void memory_set_up(struct bench *b);
 void memory_renew(struct bench *b);
 bool memory_is_file(const struct options *opt);
+char *memory_page(const struct bench *b, size_t page);
+bool memory_find(const struct bench *b, uintptr_t addr, size_t *page);
 
 /* pattern.c */
 void pattern_fill(char *page, size_t page_index, uint64_t seed);

@@ -49,6 +49,10 @@ static const struct row rows[] = {
 	  "threads that move, each its own share, all at once" },
 	{ "per-call", NUMBER, AT(per_call), "FOLIOS", 0, 1UL << 34, "0", "512",
 	  "folios given to one call (0: all in one)" },
+	{ "order", CHOICE, AT(order), "up|random", 0, 0, "up", "random",
+	  "in which move_pages gets the folios: of addresses, or a new one of --seed's" },
+	{ "apart", FLAG, AT(apart), NULL, 0, 0, "off", NULL,
+	  "each thread's share in mappings, and GiBs of addresses, of its own" },
 	{ "cpus", TEXT, AT(cpus), "LIST", 0, 0, "(not pinned)", "0,2-3",
 	  "CPUs to pin the moving threads to, in turn" },
 	{ "latency", FLAG, AT(latency), NULL, 0, 0, "off", NULL,
@@ -229,6 +233,13 @@ static void validate(const struct options *opt)
 		    opt->from);
 	if (opt->null && opt->latency)
 		die(EXIT_BAD_USAGE, "--latency: cannot go with --null, which moves nothing");
+	if (strcmp(opt->order, "up") && strcmp(opt->call, "move_pages"))
+		die(EXIT_BAD_USAGE, "--order %s: only goes with --call move_pages", opt->order);
+	if (opt->apart && (strcmp(opt->memory, "anon") || folios % opt->threads))
+		die(EXIT_BAD_USAGE,
+		    "--apart: needs --memory anon, and as many folios for each of the --threads");
+	if (opt->apart && opt->access)
+		die(EXIT_BAD_USAGE, "--access: cannot go with --apart");
 	if ((!strcmp(opt->call, "migrate_pages") || !strcmp(opt->call, "damon")) &&
 	    (opt->threads > 1 || opt->per_call))
 		die(EXIT_BAD_USAGE, "--call %s: moves all at once, so leave out --%s",

@@ -41,7 +41,7 @@ void pattern_check(struct bench *b)
 	size_t page, i;
 
 	for (page = 0; page < b->mem.pages; page++) {
-		const uint64_t *words = (const uint64_t *)(b->mem.base + page * PAGE_BYTES);
+		const uint64_t *words = (const uint64_t *)memory_page(b, page);
 		size_t slot = page % WORDS;
 
 		for (i = 0; i < WORDS; i++) {

@@ -25,7 +25,7 @@ size_t place_count(struct bench *b, unsigned long node)
 		size_t count = b->mem.pages - page < BLOCK ? b->mem.pages - page : BLOCK;
 
 		for (i = 0; i < count; i++)
-			addr[i] = b->mem.base + (page + i) * PAGE_BYTES;
+			addr[i] = memory_page(b, page + i);
 		if (move_pages(0, count, addr, NULL, status, 0))
 			die(EXIT_CANNOT_RUN, "move_pages cannot tell the nodes of pages: %s",
 			    strerror(errno));
@@ -99,7 +99,7 @@ size_t place_wrong_folios(struct bench *b, size_t *first_wrong)
 		read_words(map_fd, (uintptr_t)b->mem.base / PAGE_BYTES, &entry, 1) &&
 		entry & PFN_MASK;
 	for (i = 0; b->mem.confirmed && i < b->mem.folios; i++) {
-		if (folio_is_right(map_fd, flags_fd, b->mem.addr[i], pages))
+		if (folio_is_right(map_fd, flags_fd, memory_page(b, i * pages), pages))
 			continue;
 		if (!wrong++)
 			*first_wrong = i;

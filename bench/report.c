@@ -84,6 +84,8 @@ static void json_setting(struct json *j, const struct bench *b)
 	json_count(j, "folios", b->mem.folios);
 	json_count(j, "threads", opt->threads);
 	json_count(j, "per_call", opt->per_call);
+	json_text(j, "order", opt->order);
+	json_flag(j, "apart", opt->apart);
 	json_count(j, "busy", opt->busy);
 	if (opt->cpus)
 		json_text(j, "pinned_to", opt->cpus);
@@ -188,6 +190,8 @@ static void table_setting(const struct bench *b)
 		printf("folios per call: %lu\n", opt->per_call);
 	else
 		printf("all folios in one call\n");
+	if (strcmp(opt->order, "up") || opt->apart)
+		printf("addresses: %s%s\n", opt->order, opt->apart ? ", threads apart" : "");
 }
 
 static void table_runs(struct bench *b, struct summary *s)

@@ -21,7 +21,7 @@ static struct probe {
 
 static void touch(struct bench *b, size_t page)
 {
-	volatile uint64_t *words = (volatile uint64_t *)(b->mem.base + page * PAGE_BYTES);
+	volatile uint64_t *words = (volatile uint64_t *)memory_page(b, page);
 	uint64_t begin = clock_ns(CLOCK_MONOTONIC), ns;
 
 	words[page % WORDS]++;

@@ -76,6 +76,11 @@ def test_help_gives_every_option_with_default_and_example(sanitized: Path) -> No
         (["--call", "migrate_pages", "--threads", "2"], "leave out --threads"),
         (["--call", "damon", "--per-call", "1"], "leave out --per-call"),
         (["--call", "damon", "--threads", "2"], "leave out --threads"),
+        (["--order", "down"], "--order down: must be one of up|random"),
+        (["--order", "random", "--call", "mbind"], "--order random: only goes with --call move_pages"),
+        (["--apart", "--threads", "3"], "--apart: needs --memory anon, and as many folios for each"),
+        (["--apart", "--memory", "shared"], "--apart: needs --memory anon"),
+        (["--apart", "--access"], "--access: cannot go with --apart"),
         (["--null", "--cpus", "9999"], "--cpus 9999: must be CPUs"),
         (["--null", "--json", "/nowhere/x"], "--json /nowhere/x: No such file"),
         (["--null", "--memory", "file", "--file", "/nowhere/x"], "--file /nowhere/x: No such"),
@@ -121,6 +126,16 @@ def test_null_runs_clean_under_sanitizers(sanitized: Path, tmp_path: Path, memor
     assert result.stderr == ""
     assert "28 MiB, 0 bytes differ" in result.stdout
     assert not list(tmp_path.iterdir())
+
+
+def test_threads_apart_run_clean_under_sanitizers(sanitized: Path) -> None:
+    """Their memory is in several pieces, and moves in any order: each byte is where it was."""
+    args = "--null --bytes 4M --runs 2 --threads 4 --per-call 7 --stall --apart --order random"
+    result = run(sanitized, *args.split())
+    assert result.returncode == 0, result.stderr
+    assert result.stderr == ""
+    assert "20 MiB, 0 bytes differ" in result.stdout
+    assert "addresses: random, threads apart" in result.stdout
 
 
 def test_json_has_the_documented_keys(migbench: Path, tmp_path: Path) -> None:

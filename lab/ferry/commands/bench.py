@@ -45,6 +45,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--per-call", type=int, default=0, metavar="N", help="folios per call (default: 0, all)"
     )
     parser.add_argument(
+        "--order", default="up", choices=("up", "random"), help="in which move_pages gets them (default: up)"
+    )
+    parser.add_argument(
+        "--apart", action="store_true", help="each thread's share in mappings and page tables of its own"
+    )
+    parser.add_argument(
         "--one-by-one", action="store_true", help="with vm.migrate_ranges=0 on Ferry's kernel"
     )
     parser.add_argument(
@@ -63,6 +69,7 @@ def run(args: argparse.Namespace) -> int:
     more = (
         *("--from", str(args.source), "--to", str(args.target)),
         *("--per-call", str(args.per_call), "--threads", str(args.threads), "--busy", str(args.busy)),
+        *("--order", args.order, *(["--apart"] if args.apart else [])),
     )
     plan = migbench.Plan(
         folios=tuple(args.folio.split(",")),
@@ -84,7 +91,8 @@ def run(args: argparse.Namespace) -> int:
         report.write_json(path, as_json(measured, args.kvm))
     if args.json != "-":
         name = f"{where.name}, folios one by one" if args.one_by_one else where.name
-        report.show(report.table(measured.rows, f"{name}: {plan.size} per run, {plan.call}"))
+        how = f"{plan.call}{', random order' * (args.order == 'random')}{', threads apart' * args.apart}"
+        report.show(report.table(measured.rows, f"{name}: {plan.size} per run, {how}"))
     return 0
 
 
