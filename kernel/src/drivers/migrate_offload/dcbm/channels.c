@@ -52,6 +52,7 @@ static struct dcbm_chan *dcbm_new_channel(struct dma_chan *chan)
 	INIT_LIST_HEAD(&c->free);
 	INIT_LIST_HEAD(&c->busy);
 	INIT_LIST_HEAD(&c->lost);
+	dcbm_add_scatters(c);
 	for (i = 0; i < dcbm_queue_depth; i++) {
 		c->parts[i].chan = c;
 		list_add_tail(&c->parts[i].node, &c->free);
@@ -66,6 +67,7 @@ static void dcbm_free_channel(struct dcbm_chan *c)
 	__clear_bit(c->id, dcbm_ids);
 	synchronize_rcu();
 	put_device(c->dev);
+	dcbm_remove_scatters(c);
 	kvfree(c);
 }
 
@@ -407,6 +409,8 @@ void dcbm_put_part(struct dcbm_part *part)
 	unsigned long flags;
 
 	spin_lock_irqsave(&c->lock, flags);
+	if (part->scatter)
+		dcbm_put_scatter(part);
 	list_add(&part->node, &c->free);
 	WRITE_ONCE(c->in_flight, c->in_flight - 1);
 	spin_unlock_irqrestore(&c->lock, flags);

@@ -73,6 +73,12 @@ static int dcbm_map_one(struct dcbm_part *part)
 	LIST_HEAD(parts);
 	int err;
 
+	if (part->scatter) {
+		err = dcbm_map_scatter(part);
+		part->owner = err ? NULL : part;
+		atomic_set(&part->users, 1);
+		return err;
+	}
 	list_add(&part->node, &parts);
 	err = dcbm_map(part, &parts);
 	list_del(&part->node);
@@ -83,6 +89,10 @@ static void dcbm_unmap(struct dcbm_part *owner)
 {
 	struct device *dev = owner->chan->dev;
 
+	if (owner->scatter) {
+		dcbm_unmap_scatter(owner);
+		return;
+	}
 	dma_unmap_page(dev, owner->dst_dma, owner->mapped, DMA_FROM_DEVICE);
 	dma_unmap_page(dev, owner->src_dma, owner->mapped, DMA_TO_DEVICE);
 }
@@ -138,6 +148,34 @@ static void dcbm_put_folios(unsigned long pfn, unsigned long nr)
 	}
 }
 
+/* Until the part's copies are done, the folios belong to them */
+static void dcbm_keep_folios(struct dcbm_part *part)
+{
+	if (part->scatter) {
+		dcbm_scatter_get_folios(part->scatter);
+		return;
+	}
+	dcbm_get_folios(part->src, part->len >> PAGE_SHIFT);
+	dcbm_get_folios(part->dst, part->len >> PAGE_SHIFT);
+}
+
+static void dcbm_free_lost(struct dcbm_part *part)
+{
+	unsigned long src = part->src, dst = part->dst;
+	unsigned long nr_pages = part->len >> PAGE_SHIFT;
+
+	if (part->scatter) {
+		/* It shares its mapping with none: nobody else frees it */
+		dcbm_unmap(part);
+		dcbm_scatter_put_folios(part->scatter);
+		dcbm_put_part(part);
+		return;
+	}
+	dcbm_free(part);
+	dcbm_put_folios(src, nr_pages);
+	dcbm_put_folios(dst, nr_pages);
+}
+
 /* Process context: what lost parts held is given back */
 static void dcbm_end_late(struct work_struct *work)
 {
@@ -146,8 +184,6 @@ static void dcbm_end_late(struct work_struct *work)
 
 	llist_for_each_entry_safe(part, next, llist_del_all(&dcbm_late_parts),
 				  late) {
-		unsigned long src = part->src, dst = part->dst;
-		unsigned long nr_pages = part->len >> PAGE_SHIFT;
 		struct dcbm_chan *c = part->chan;
 
 		if (part->probe)
@@ -156,9 +192,7 @@ static void dcbm_end_late(struct work_struct *work)
 			dev_warn_ratelimited(c->dev,
 					     "dcbm: %s ended a lost copy of %zu bytes\n",
 					     c->name, part->len);
-		dcbm_free(part);
-		dcbm_put_folios(src, nr_pages);
-		dcbm_put_folios(dst, nr_pages);
+		dcbm_free_lost(part);
 		nr++;
 	}
 	dcbm_reap();
@@ -472,8 +506,7 @@ void dcbm_send(struct dcbm_part *part)
 
 /*
  * The oldest part goes from busy to lost. Return: how many copies it was part
- * of; now @copies knows them. Until these are done, the folios belong to them
- * and references can be taken.
+ * of; now @copies knows them.
  */
 static unsigned int dcbm_lose(struct dcbm_chan *c, struct migrate_copy **copies)
 {
@@ -486,8 +519,7 @@ static unsigned int dcbm_lose(struct dcbm_chan *c, struct migrate_copy **copies)
 		nr = part->nr_copies;
 		part->nr_copies = 0;
 		memcpy(copies, part->copies, nr * sizeof(*copies));
-		dcbm_get_folios(part->src, part->len >> PAGE_SHIFT);
-		dcbm_get_folios(part->dst, part->len >> PAGE_SHIFT);
+		dcbm_keep_folios(part);
 		__module_get(THIS_MODULE);
 		list_move_tail(&part->node, &c->lost);
 	}

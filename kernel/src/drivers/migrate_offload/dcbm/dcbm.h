@@ -5,6 +5,7 @@
  * providers.c	whose channels may be used
  * channels.c	takes and releases channels, chooses among them, retires bad ones
  * runs.c	small folios that adjoin each other make one part
+ * scatter.c	behind an IOMMU those that do not adjoin do so, too
  * copy.c	the life of a part: map, prepare, submit, complete, abandon
  * main.c	migrator, parameters, watchdog, module
  */
@@ -22,6 +23,7 @@
 #include <linux/mm.h>
 #include <linux/mutex.h>
 #include <linux/rculist.h>
+#include <linux/scatterlist.h>
 #include <linux/seq_file.h>
 #include <linux/sizes.h>
 #include <linux/spinlock.h>
@@ -41,6 +43,20 @@
 struct dcbm_chan;
 
 /**
+ * struct dcbm_scatter - folios of a part, which are one range to a device only
+ * @node: in the channel's list, if no part has it
+ * @nr: how many folios
+ * @src: to be copied
+ * @dst: to be written to
+ */
+struct dcbm_scatter {
+	struct list_head node;
+	unsigned int nr;
+	struct scatterlist src[DCBM_RUN_FOLIOS];
+	struct scatterlist dst[DCBM_RUN_FOLIOS];
+};
+
+/**
  * struct dcbm_part - what one channel copies with one descriptor
  * @node: in the channel's list of free, busy or lost parts
  * @late: in the list of lost parts that have ended
@@ -51,6 +67,7 @@ struct dcbm_chan;
  *	reference to each folio that it may still read
  * @dst: the first that it writes to, and likewise
  * @len: how many bytes
+ * @scatter: the folios, if they do not adjoin each other; else NULL
  * @probe: it is a lost part that nobody ever waited for
  * @error: how a lost part has ended
  * @since: when it was submitted or became the oldest in flight, in jiffies
@@ -69,6 +86,7 @@ struct dcbm_part {
 	unsigned long src;
 	unsigned long dst;
 	size_t len;
+	struct dcbm_scatter *scatter;
 	bool probe;
 	int error;
 	unsigned long since;
@@ -105,6 +123,7 @@ enum dcbm_state {
  * @free: parts to be used
  * @busy: parts in flight, in order of submission
  * @lost: parts in flight that nobody waits for any more
+ * @scatters: tables that no part has
  * @in_flight: parts in use
  * @errors_in_row: since the last success
  * @stuck: how many times it was
@@ -112,6 +131,7 @@ enum dcbm_state {
  * @submitted: counts descriptors that the channel took
  * @completed: counts those that it copied
  * @errors: counts those that ended without having been copied
+ * @tables: all there are; NULL without an IOMMU
  * @parts: as many as may be in flight
  */
 struct dcbm_chan {
@@ -132,6 +152,7 @@ struct dcbm_chan {
 	struct list_head free;
 	struct list_head busy;
 	struct list_head lost;
+	struct list_head scatters;
 	unsigned int in_flight;
 	unsigned int errors_in_row;
 	unsigned int stuck;
@@ -139,6 +160,8 @@ struct dcbm_chan {
 	unsigned long submitted;
 	unsigned long completed;
 	unsigned long errors;
+
+	struct dcbm_scatter *tables;
 	struct dcbm_part parts[];
 };
 
@@ -185,6 +208,15 @@ bool dcbm_append(struct dcbm_part *part, struct migrate_copy *copy);
 int dcbm_submit_small(struct migrate_copy *copy);
 void dcbm_issue(struct dcbm_chan *c);
 void dcbm_forget_runs(void);
+
+void dcbm_add_scatters(struct dcbm_chan *c);
+void dcbm_remove_scatters(struct dcbm_chan *c);
+struct dcbm_scatter *dcbm_get_scatter(struct dcbm_chan *c);
+void dcbm_put_scatter(struct dcbm_part *part);
+int dcbm_map_scatter(struct dcbm_part *part);
+void dcbm_unmap_scatter(struct dcbm_part *part);
+void dcbm_scatter_get_folios(struct dcbm_scatter *s);
+void dcbm_scatter_put_folios(struct dcbm_scatter *s);
 
 void dcbm_fill(struct dcbm_part *part, struct migrate_copy *copy, size_t start,
 	       size_t len);

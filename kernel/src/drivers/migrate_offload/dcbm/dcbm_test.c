@@ -92,6 +92,7 @@ static void parts_differ_by_one_page_at_most(struct kunit *test)
 #define RUN_ORDER	get_order((DCBM_RUN_FOLIOS + 2) * PAGE_SIZE)
 
 struct dcbm_blocks {
+	struct dcbm_chan chan;
 	struct dcbm_part part;
 	struct migrate_copy *copies;
 	struct page *src;
@@ -132,6 +133,9 @@ static struct dcbm_blocks *get_blocks(struct kunit *test)
 			kunit_add_action_or_reset(test, free_blocks, b));
 	b->src = get_block(test);
 	b->dst = get_block(test);
+	spin_lock_init(&b->chan.lock);
+	INIT_LIST_HEAD(&b->chan.scatters);
+	b->part.chan = &b->chan;
 	return b;
 }
 
@@ -213,6 +217,68 @@ static void part_of_several_folios_is_bounded(struct kunit *test)
 	expect_part(test, b, 1, 1, DCBM_RUN_FOLIOS);
 }
 
+/* The channel is behind an IOMMU, and has a table that no part has */
+static void add_scatter(struct kunit *test, struct dcbm_blocks *b)
+{
+	struct dcbm_scatter *s = kunit_kzalloc(test, sizeof(*s), GFP_KERNEL);
+
+	KUNIT_ASSERT_NOT_NULL(test, s);
+	list_add(&s->node, &b->chan.scatters);
+}
+
+static void behind_an_iommu_folios_lie_anywhere(struct kunit *test)
+{
+	struct dcbm_blocks *b = get_blocks(test);
+
+	if (DCBM_RUN_FOLIOS < 6)
+		kunit_skip(test, "base pages are large");
+	add_scatter(test, b);
+	begin_at(b, 5, 5);
+	/* Those that adjoin do not need the table */
+	KUNIT_EXPECT_TRUE(test, dcbm_append(&b->part, copy_of(b, 6, 6)));
+	KUNIT_EXPECT_NULL(test, b->part.scatter);
+	KUNIT_EXPECT_TRUE(test, dcbm_append(&b->part, copy_of(b, 1, 9)));
+	KUNIT_EXPECT_NOT_NULL(test, b->part.scatter);
+	KUNIT_EXPECT_TRUE(test, list_empty(&b->chan.scatters));
+	/* Adjoining or not: the first frames are what they were */
+	KUNIT_EXPECT_TRUE(test, dcbm_append(&b->part, copy_of(b, 4, 4)));
+	KUNIT_EXPECT_TRUE(test, dcbm_append(&b->part, copy_of(b, 9, 1)));
+	expect_part(test, b, 5, 5, 5);
+	KUNIT_EXPECT_PTR_EQ(test, &b->copies[1], b->part.copies[2]);
+	KUNIT_EXPECT_PTR_EQ(test, &b->copies[9], b->part.copies[4]);
+}
+
+static void part_has_no_more_than_its_table(struct kunit *test)
+{
+	struct dcbm_blocks *b = get_blocks(test);
+	unsigned int i;
+
+	add_scatter(test, b);
+	begin_at(b, 0, 1);
+	for (i = 1; i < DCBM_RUN_FOLIOS; i++)
+		KUNIT_EXPECT_TRUE(test, dcbm_append(&b->part,
+						    copy_of(b, i, 0)));
+	KUNIT_EXPECT_FALSE(test, dcbm_append(&b->part, copy_of(b, i, 0)));
+	KUNIT_EXPECT_EQ(test, DCBM_RUN_FOLIOS, b->part.nr_copies);
+}
+
+static void without_a_free_table_folios_must_adjoin(struct kunit *test)
+{
+	struct dcbm_blocks *b = get_blocks(test);
+
+	if (DCBM_RUN_FOLIOS < 4)
+		kunit_skip(test, "base pages are large");
+	add_scatter(test, b);
+	begin_at(b, 5, 5);
+	KUNIT_EXPECT_TRUE(test, dcbm_append(&b->part, copy_of(b, 1, 1)));
+	/* The table is that part's now */
+	b->part.scatter = NULL;
+	begin_at(b, 5, 5);
+	KUNIT_EXPECT_FALSE(test, dcbm_append(&b->part, copy_of(b, 1, 1)));
+	KUNIT_EXPECT_TRUE(test, dcbm_append(&b->part, copy_of(b, 6, 6)));
+	expect_part(test, b, 5, 5, 2);
+}
+
 static void only_drivers_that_report_errors_are_used(struct kunit *test)
 {
 	KUNIT_EXPECT_NULL(test, dcbm_refuses("ptdma", NULL));
@@ -242,6 +308,9 @@ static struct kunit_case dcbm_cases[] = {
 	KUNIT_CASE(folios_that_adjoin_make_one_part),
 	KUNIT_CASE(folios_that_do_not_adjoin_are_left),
 	KUNIT_CASE(part_of_several_folios_is_bounded),
+	KUNIT_CASE(behind_an_iommu_folios_lie_anywhere),
+	KUNIT_CASE(part_has_no_more_than_its_table),
+	KUNIT_CASE(without_a_free_table_folios_must_adjoin),
 	KUNIT_CASE(only_drivers_that_report_errors_are_used),
 	KUNIT_CASE(others_are_used_at_ones_own_risk),
 	{ }

@@ -5,8 +5,9 @@
  * To map, prepare, submit and end a part costs the CPU nearly as much as to copy
  * 4 KiB. So a small folio waits in an open part of its channel, until the next
  * issue at the latest: if the folio after it lies beside it, in the old place
- * and in the new one alike, one descriptor copies both. Little is lost by the
- * wait: most channels do not begin before they are told to.
+ * and in the new one alike, one descriptor copies both; behind an IOMMU it may
+ * lie anywhere (scatter.c). Little is lost by the wait: most channels do not
+ * begin before they are told to.
  *
  * A part belongs to no task: whoever issues sends what is open.
  */
@@ -53,27 +54,39 @@ static void dcbm_run_begin(struct dcbm_chan *c, int node, size_t size)
 	WRITE_ONCE(run->left, DCBM_RUN_BYTES - size);
 }
 
+/* Return: false unless the folio lies beside the part's, on the same side twice */
+static bool dcbm_adjoin(struct dcbm_part *part, struct migrate_copy *copy)
+{
+	unsigned long src = folio_pfn(copy->src), dst = folio_pfn(copy->dst);
+
+	if (src - part->src != dst - part->dst)
+		return false;
+	if (src + folio_nr_pages(copy->src) == part->src) {
+		part->src = src;
+		part->dst = dst;
+		return true;
+	}
+	return src == part->src + (part->len >> PAGE_SHIFT);
+}
+
 /**
  * dcbm_append - make a folio's copy the business of a part, too
  * @part: of whole folios, and open
  * @copy: of a folio of less than %DCBM_RUN_BYTES
  *
- * Return: false if the folio does not adjoin those that the part has, on the
- * same side in both places, or if it would become too large.
+ * Return: false if the part would become too large, or if the folio does not
+ * adjoin those that it has, and must.
  */
 bool dcbm_append(struct dcbm_part *part, struct migrate_copy *copy)
 {
-	unsigned long src = folio_pfn(copy->src), dst = folio_pfn(copy->dst);
 	size_t size = folio_size(copy->src);
 
-	if (src - part->src != dst - part->dst ||
-	    part->len + size > DCBM_RUN_BYTES)
+	if (part->len + size > DCBM_RUN_BYTES)
 		return false;
-	if (src + (size >> PAGE_SHIFT) == part->src) {
-		part->src = src;
-		part->dst = dst;
-	} else if (src != part->src + (part->len >> PAGE_SHIFT)) {
-		return false;
+	if (!part->scatter && !dcbm_adjoin(part, copy)) {
+		part->scatter = dcbm_get_scatter(part->chan);
+		if (!part->scatter)
+			return false;
 	}
 	part->len += size;
 	part->copies[part->nr_copies++] = copy;

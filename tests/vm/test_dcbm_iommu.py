@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: GPL-2.0
+"""dcbm behind an IOMMU: folios that lie anywhere share a descriptor, and no byte is lost by it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from ferry.bench import migbench
+from ferry.kernel import kbuild
+from ferry.server import emulator, profile
+from ferry.vm import machine, qemu
+
+pytestmark = pytest.mark.vm
+
+# In random order they do not adjoin in the old place where they do in the new one.
+BENCH = "/bin/migbench --folio 4K --bytes 16M --runs 3 --order random"
+FOLIOS = 4 * 4096
+
+
+def _server(*functions: str, iommu: bool = True) -> machine.Machine:
+    """Two CPUs, Intel's IOMMU, and one PTDMA function per text, which has its properties."""
+    emulator.build()
+    devices = [
+        word
+        for i, properties in enumerate(functions)
+        for word in ("-device", f"{emulator.DEVICE},addr={profile.FIRST_SLOT + i:#x}{properties}")
+    ]
+    there = replace(machine.get("smp"), program=tuple(emulator.command()), devices=tuple(devices))
+    return replace(there, iommu=iommu, kernel_args=(*there.kernel_args, "iommu.strict=1"))
+
+
+def _move(where: machine.Machine, *, flavour: str = "debug", option: str = "", then: str = "") -> list[str]:
+    """What the guest says: migbench's JSON, statistics, descriptors submitted, and what comes of then."""
+    script = (
+        "modprobe ptdma && modprobe dcbm timeout_ms=500 || fail 'cannot load dcbm'\n"
+        # dcbm is to notice what is wrong, not the core, which would give the engine up
+        "echo 60000 >$OFFLOAD/deadline_ms; echo 1 >$OFFLOAD/engine_always; echo dcbm >$OFFLOAD/active\n"
+        f'{BENCH} {option} --json /tmp/row >/tmp/said || fail "$(tail -n 1 /tmp/said)"\n'
+        "echo \"$(tr -d '\\n' </tmp/row)\" >&3\n"
+        "cd $OFFLOAD/stats; cat folios fallback_error quarantined_bytes >&3\n"
+        "awk 'NR > 1 { n += $4 } END { print n }' /sys/kernel/debug/dcbm/channels >&3\n"
+        f"{then}"
+    )
+    job = qemu.Job(script, 300.0, programs={"bin/migbench": migbench.build_migbench()})
+    return qemu.run(kbuild.build(flavour), where, job).records
+
+
+def test_folios_that_lie_anywhere_share_a_descriptor() -> None:
+    """Unlike without an IOMMU. All are unmapped as they were mapped, or DMA_API_DEBUG says so."""
+    row, moved, failed, kept, descriptors = _move(_server("", ""))
+    assert json.loads(row)["passed"]
+    assert (int(moved), int(failed), int(kept)) == (FOLIOS, 0, 0)
+    assert int(descriptors) < FOLIOS // 8
+    *_, descriptors = _move(_server("", "", iommu=False), flavour="ferry")
+    assert int(descriptors) > FOLIOS // 2
+
+
+@pytest.mark.parametrize(("fault", "option"), [("error-at=5", ""), ("stall-at=5", "--allow-partial")])
+def test_faulty_channel_loses_no_byte(fault: str, option: str) -> None:
+    """One descriptor is many folios: the CPU copies them all, or all stay and their pages are kept."""
+    row, moved, failed, kept, _ = _move(_server("", f",{fault}"), option=option)
+    found = json.loads(row)
+    assert found["passed"]
+    assert found["verified_bytes"] >= 4 * 16 << 20
+    assert int(moved) > FOLIOS // 2
+    assert int(failed) > 1
+    assert (int(kept) > 4096) == bool(option)
+
+
+def test_lost_copies_are_given_back_when_they_end() -> None:
+    """Each is lost and ends later, with all its folios; then the module goes, and nothing is mapped."""
+    then = (
+        "cd /; echo none >$OFFLOAD/active\n"
+        "for try in $(seq 100); do rmmod dcbm 2>/dev/null && break; sleep 0.1; done\n"
+        "[ ! -d /sys/module/dcbm ] && echo gone >&3\n"
+        "cd /sys/bus/pci/drivers/ptdma; for dev in 0*; do echo $dev >unbind; done\n"
+    )
+    where = _server(",descriptor-ns=1500000000")
+    row, _, failed, kept, _, gone = _move(where, option="--allow-partial", then=then)
+    assert json.loads(row)["passed"]
+    assert int(failed) > 1
+    assert int(kept) > 4096
+    assert gone == "gone"
