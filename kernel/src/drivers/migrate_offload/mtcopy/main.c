@@ -3,8 +3,8 @@
  * mtcopy: folios are copied by the task that migrates them and by idle CPUs.
  *
  * submit() puts a folio's copy on a queue, and workers take parts from it: the
- * caller whenever it would wait otherwise (help()), and helpers, which flush()
- * wakes on CPUs that are idle at this moment. Who comes first copies. So
+ * caller whenever it would wait otherwise (help()), and helpers, which are woken
+ * on CPUs that are idle at flush(). Who comes first copies. So
  *
  * - the caller is never idle while there is something to copy;
  * - a helper that has not started is not missed, and nobody waits for it: when
@@ -16,14 +16,22 @@
  *   not preempted within a part, and when anything else wants its CPU it leaves
  *   after that part.
  *
- * Therefore a part is copied in one go: the stripe, 128 KiB by default and some
- * ten microseconds, bounds how long a helper can delay a task on its CPU. On
- * PREEMPT_RT helpers stay preemptible.
+ * To wake 15 CPUs in a row would keep the caller from all else for some 8,000
+ * instructions, while its folios are unmapped. So flush() leaves the CPUs in the
+ * queue and wakes two. Each helper wakes two more before it copies, and the caller
+ * one more before each part of its own: soon all are awake, but nobody depends on
+ * one that has not started. The CPUs are the task's choice (cpus.c), so they leave
+ * the queue with its last copy.
+ *
+ * A part is copied in one go: the stripe, 128 KiB by default and some ten
+ * microseconds, bounds how long a helper can delay a task on its CPU. On PREEMPT_RT
+ * helpers stay preemptible.
  *
  * A queue belongs to one task for as long as something is in it, and a task
  * copies from its own queue only. So a task that is throttled, or hardly ever
- * runs, never holds a folio of another's. Where helpers may run is told in
- * cpus.c, what they use in account.c.
+ * runs, never holds a folio of another's. A helper copies only for the task that
+ * has chosen its CPU: others may not run there, or have used up their time.
+ * Where helpers may run is told in cpus.c, what they use in account.c.
  */
 #include <kunit/static_stub.h>
 #include <linux/hash.h>
@@ -51,11 +59,14 @@
 #define MTCOPY_NR_QUEUES	64
 #define MTCOPY_MAX_THREADS	64
 #define MTCOPY_AUTO_THREADS	16
+/* So many helpers are woken by flush(), and by each helper that starts */
+#define MTCOPY_FANOUT		2
 
 /*
  * The copies of one task, @owner; who comes to an empty queue may have it. A
  * task begins to look at its own place, so two seldom meet. @parts and @bytes
- * are what no worker has claimed yet.
+ * are what no worker has claimed yet, and @cpus, the best last, those that the
+ * owner has chosen and nobody has woken yet.
  */
 struct mtcopy_queue {
 	spinlock_t lock;	/* of all below */
@@ -63,6 +74,8 @@ struct mtcopy_queue {
 	struct list_head copies;
 	unsigned int parts;
 	size_t bytes;
+	unsigned int nr_cpus;
+	int cpus[MTCOPY_MAX_THREADS];
 } ____cacheline_aligned_in_smp;
 
 /* A part of a folio that one worker copies */
@@ -74,7 +87,8 @@ struct mtcopy_part {
 
 struct mtcopy_helper {
 	struct work_struct work;
-	struct mtcopy_queue *queue;	/* where to look first */
+	struct mtcopy_queue *queue;
+	struct task_struct *task;	/* has chosen the CPU; as owner above */
 };
 
 static struct mtcopy_queue mtcopy_queues[MTCOPY_NR_QUEUES];
@@ -149,6 +163,12 @@ static struct mtcopy_queue *mtcopy_queue(unsigned int i)
 	return &mtcopy_queues[i % MTCOPY_NR_QUEUES];
 }
 
+/* Only an empty queue is taken away, so what is ours stays so */
+static bool mtcopy_is_own(struct mtcopy_queue *q)
+{
+	return READ_ONCE(q->owner) == current && !list_empty(&q->copies);
+}
+
 /* Return: NULL if the calling task has nothing in any queue */
 static struct mtcopy_queue *mtcopy_own_queue(void)
 {
@@ -157,8 +177,7 @@ static struct mtcopy_queue *mtcopy_own_queue(void)
 
 	for (i = 0; i < MTCOPY_NR_QUEUES; i++) {
 		q = mtcopy_queue(i);
-		/* Only an empty queue is taken away, so this one stays ours */
-		if (READ_ONCE(q->owner) == current && !list_empty(&q->copies))
+		if (mtcopy_is_own(q))
 			return q;
 	}
 	return NULL;
@@ -205,9 +224,11 @@ static bool mtcopy_enqueue(struct mtcopy_queue *q, struct migrate_copy *copy)
  * Take a stripe of a large folio, or some small folios whole. Who copies many
  * small folios would otherwise spend its time on the lock.
  *
- * Return: the number of parts that now belong to the caller; 0: queue empty.
+ * Return: the number of parts that now belong to the caller; 0: @task has none
+ * in this queue.
  */
 static unsigned int mtcopy_claim(struct mtcopy_queue *q,
+				 const struct task_struct *task,
 				 struct mtcopy_part part[MTCOPY_CLAIM_PARTS])
 {
 	struct migrate_copy *copy;
@@ -219,7 +240,8 @@ static unsigned int mtcopy_claim(struct mtcopy_queue *q,
 		return 0;
 
 	spin_lock(&q->lock);
-	while (n < MTCOPY_CLAIM_PARTS && bytes < MTCOPY_PART_BYTES) {
+	while (q->owner == task && n < MTCOPY_CLAIM_PARTS &&
+	       bytes < MTCOPY_PART_BYTES) {
 		size_t size, len;
 
 		copy = list_first_entry_or_null(&q->copies, struct migrate_copy,
@@ -240,6 +262,9 @@ static unsigned int mtcopy_claim(struct mtcopy_queue *q,
 	}
 	q->parts -= n;
 	q->bytes -= bytes;
+	/* What the owner has chosen is not for the next one */
+	if (list_empty(&q->copies))
+		q->nr_cpus = 0;
 	spin_unlock(&q->lock);
 	return n;
 }
@@ -281,11 +306,12 @@ static u64 mtcopy_group(struct mtcopy_queue *q)
 	return group;
 }
 
-/* What every worker does. Return: false if the queue is empty. */
-static bool mtcopy_work(struct mtcopy_queue *q, u64 __percpu *counter)
+/* What every worker does. Return: false if there is nothing of @task's. */
+static bool mtcopy_work(struct mtcopy_queue *q, const struct task_struct *task,
+			u64 __percpu *counter)
 {
 	struct mtcopy_part part[MTCOPY_CLAIM_PARTS];
-	unsigned int i, n = mtcopy_claim(q, part);
+	unsigned int i, n = mtcopy_claim(q, task, part);
 	size_t bytes = 0;
 
 	for (i = 0; i < n; i++) {
@@ -300,7 +326,8 @@ static bool mtcopy_work(struct mtcopy_queue *q, u64 __percpu *counter)
 }
 
 /* What a helper has claimed is waited for: see the top of the file */
-static bool mtcopy_helper_work(struct mtcopy_queue *q)
+static bool mtcopy_helper_work(struct mtcopy_queue *q,
+			       const struct task_struct *task)
 {
 	u64 start, group;
 	bool worked;
@@ -309,7 +336,7 @@ static bool mtcopy_helper_work(struct mtcopy_queue *q)
 	if (!IS_ENABLED(CONFIG_PREEMPT_RT))
 		preempt_disable();
 	start = local_clock();
-	worked = mtcopy_work(q, &mtcopy_helper_bytes);
+	worked = mtcopy_work(q, task, &mtcopy_helper_bytes);
 	if (worked)
 		mtcopy_account(group, local_clock() - start);
 	if (!IS_ENABLED(CONFIG_PREEMPT_RT))
@@ -317,41 +344,74 @@ static bool mtcopy_helper_work(struct mtcopy_queue *q)
 	return worked;
 }
 
-static void mtcopy_helper_fn(struct work_struct *work)
-{
-	struct mtcopy_helper *helper = container_of(work, struct mtcopy_helper,
-						    work);
-	struct mtcopy_queue *first = READ_ONCE(helper->queue);
-	unsigned int i = first - mtcopy_queues;
-	unsigned int empty = 0;
-
-	/* Once around the queues; away as soon as another task wants the CPU */
-	while (empty < MTCOPY_NR_QUEUES && single_task_running()) {
-		if (!mtcopy_helper_work(&mtcopy_queues[i])) {
-			i = (i + 1) % MTCOPY_NR_QUEUES;
-			empty++;
-		}
-		cond_resched();
-	}
-	atomic_dec(&mtcopy_awake);
-}
-
 /* Return: false if enough helpers are awake. */
-static bool mtcopy_wake(int cpu, struct mtcopy_queue *q, unsigned int max)
+static bool mtcopy_wake(int cpu, struct mtcopy_queue *q,
+			struct task_struct *task, unsigned int max)
 {
 	struct mtcopy_helper *helper = per_cpu_ptr(&mtcopy_helpers, cpu);
 
+	KUNIT_STATIC_STUB_REDIRECT(mtcopy_wake, cpu, q, task, max);
 	if (atomic_inc_return(&mtcopy_awake) > max) {
 		atomic_dec(&mtcopy_awake);
 		return false;
 	}
+	/* If another task wakes it, too, it works for one of the two, or none */
 	WRITE_ONCE(helper->queue, q);
+	WRITE_ONCE(helper->task, task);
 	/* If @cpu goes offline just now the work runs elsewhere: no harm */
 	if (queue_work_on(cpu, mtcopy_wq, &helper->work))
 		this_cpu_inc(mtcopy_wakeups);
 	else
 		atomic_dec(&mtcopy_awake);
 	return true;
+}
+
+/* For how many workers there is something in @q. Call with its lock. */
+static size_t mtcopy_shares(const struct mtcopy_queue *q)
+{
+	return min(q->parts, q->bytes / MTCOPY_PART_BYTES);
+}
+
+/* Return: the best CPU that is left; -1 if none is, or none is needed */
+static int mtcopy_take_cpu(struct mtcopy_queue *q,
+			   const struct task_struct *task)
+{
+	int cpu = -1;
+
+	spin_lock(&q->lock);
+	/* One share is for who asks */
+	if (q->owner == task && q->nr_cpus && mtcopy_shares(q) > 1)
+		cpu = q->cpus[--q->nr_cpus];
+	spin_unlock(&q->lock);
+	return cpu;
+}
+
+/* For who is about to copy from @q: so nobody has to wake all the others */
+static void mtcopy_wake_some(struct mtcopy_queue *q, struct task_struct *task,
+			     unsigned int nr)
+{
+	unsigned int max = mtcopy_max_helpers();
+	int cpu;
+
+	while (nr-- && atomic_read(&mtcopy_awake) < max) {
+		cpu = mtcopy_take_cpu(q, task);
+		if (cpu < 0 || !mtcopy_wake(cpu, q, task, max))
+			break;
+	}
+}
+
+static void mtcopy_helper_fn(struct work_struct *work)
+{
+	struct mtcopy_helper *helper = container_of(work, struct mtcopy_helper,
+						    work);
+	struct mtcopy_queue *q = READ_ONCE(helper->queue);
+	struct task_struct *task = READ_ONCE(helper->task);
+
+	mtcopy_wake_some(q, task, MTCOPY_FANOUT);
+	/* Away as soon as another task wants the CPU */
+	while (single_task_running() && mtcopy_helper_work(q, task))
+		cond_resched();
+	atomic_dec(&mtcopy_awake);
 }
 
 /* How many helpers are worth waking for @q, and where its folios are */
@@ -366,7 +426,7 @@ static unsigned int mtcopy_wanted(struct mtcopy_queue *q, int *dst_nid,
 	if (copy) {
 		*dst_nid = folio_nid(copy->dst);
 		*src_nid = folio_nid(copy->src);
-		shares = min(q->parts, q->bytes / MTCOPY_PART_BYTES);
+		shares = mtcopy_shares(q);
 	}
 	spin_unlock(&q->lock);
 
@@ -398,7 +458,8 @@ static int mtcopy_submit(struct migrator *m, struct migrate_copy *copy)
 	return -EBUSY;	/* so many tasks migrate that no CPU can be idle */
 }
 
-static void mtcopy_wake_some(struct mtcopy_queue *q)
+/* Leave in @q which CPUs may help; the calling task alone knows where */
+static void mtcopy_choose_helpers(struct mtcopy_queue *q)
 {
 	unsigned int max = mtcopy_max_helpers();
 	unsigned int awake = atomic_read(&mtcopy_awake);
@@ -412,25 +473,36 @@ static void mtcopy_wake_some(struct mtcopy_queue *q)
 	if (!n)
 		return;
 	n = mtcopy_choose_cpus(cpus, n, dst_nid, src_nid);
-	for (i = 0; i < n; i++)
-		if (!mtcopy_wake(cpus[i], q, max))
-			break;
+	spin_lock(&q->lock);
+	/* Helpers that were awake may have emptied it meanwhile */
+	if (mtcopy_is_own(q)) {
+		q->nr_cpus = n;
+		for (i = 0; i < n; i++)
+			q->cpus[i] = cpus[n - 1 - i];
+	}
+	spin_unlock(&q->lock);
 }
 
 static bool mtcopy_flush(struct migrator *m)
 {
 	struct mtcopy_queue *own = mtcopy_own_queue();
 
-	if (own)
-		mtcopy_wake_some(own);
+	if (own) {
+		mtcopy_choose_helpers(own);
+		mtcopy_wake_some(own, current, MTCOPY_FANOUT);
+	}
 	return atomic_read(&mtcopy_awake);
 }
 
 static bool mtcopy_help(struct migrator *m)
 {
 	struct mtcopy_queue *own = mtcopy_own_queue();
-	bool worked = own && mtcopy_work(own, &mtcopy_caller_bytes);
+	bool worked = false;
 
+	if (own) {
+		mtcopy_wake_some(own, current, 1);
+		worked = mtcopy_work(own, current, &mtcopy_caller_bytes);
+	}
 	cond_resched();
 	return worked;
 }

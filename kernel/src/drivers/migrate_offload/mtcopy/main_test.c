@@ -12,6 +12,8 @@
 
 #define TEST_MAX_COPIES	24
 #define TEST_WORKERS	4
+/* Chosen CPUs have these numbers, which no machine has */
+#define TEST_FIRST_CPU	100000
 
 struct test_copy {
 	struct migrate_copy copy;
@@ -26,6 +28,10 @@ struct mtcopy_test {
 	struct test_copy copies[TEST_MAX_COPIES];
 	unsigned int nr;
 	struct folio *poisoned;
+	/* How many helpers were woken, and how many parts there were then */
+	unsigned int woken;
+	unsigned int parts_at_wake;
+	unsigned int threads;	/* as it was */
 	struct completion start;
 	struct completion exited;
 	u64 __percpu *counter;
@@ -186,7 +192,7 @@ static void small_folios_are_claimed_together(struct kunit *test)
 	for (i = 0; i < 3; i++)			/* 128 KiB are enough */
 		test_enqueue(test, 4, SZ_128K);
 	for (i = 0; i < ARRAY_SIZE(expected); i++)
-		KUNIT_EXPECT_EQ_MSG(test, mtcopy_claim(&t->queue, part),
+		KUNIT_EXPECT_EQ_MSG(test, mtcopy_claim(&t->queue, current, part),
 				    expected[i], "claim %u", i);
 }
 
@@ -197,7 +203,7 @@ static int test_worker(void *data)
 
 	current->kunit_test = test;	/* the stubs hold for this task, too */
 	wait_for_completion(&t->start);
-	while (mtcopy_work(&t->queue, t->counter))
+	while (mtcopy_work(&t->queue, t->queue.owner, t->counter))
 		cond_resched();
 	current->kunit_test = NULL;
 	kthread_complete_and_exit(&t->exited, 0);
@@ -220,7 +226,7 @@ static void concurrent_workers_copy_each_page_once(struct kunit *test)
 		workers += !IS_ERR(worker);
 	}
 	complete_all(&t->start);
-	while (mtcopy_work(&t->queue, t->counter))
+	while (mtcopy_work(&t->queue, t->queue.owner, t->counter))
 		cond_resched();
 	for (i = 0; i < workers; i++)
 		wait_for_completion(&t->exited);
@@ -241,7 +247,7 @@ static void test_poison(struct kunit *test, unsigned int victim)
 	for (i = 0; i < 6; i++)
 		test_enqueue(test, i < 3 ? 0 : 6, SZ_64K);
 	t->poisoned = t->copies[victim].copy.src;
-	while (mtcopy_work(&t->queue, t->counter))
+	while (mtcopy_work(&t->queue, t->queue.owner, t->counter))
 		;
 	for (i = 0; i < 6; i++) {
 		KUNIT_EXPECT_EQ(test, atomic_read(&t->copies[i].reports),
@@ -360,10 +366,10 @@ static void helpers_are_wanted_only_for_parts_that_can_be_shared(struct kunit *t
 	KUNIT_EXPECT_EQ(test, mtcopy_wanted(&t->queue, &dst, &src), 0);
 	KUNIT_EXPECT_EQ(test, src, folio_nid(t->copies[0].copy.src));
 	KUNIT_EXPECT_EQ(test, dst, folio_nid(t->copies[0].copy.dst));
-	KUNIT_EXPECT_EQ(test, mtcopy_claim(&t->queue, part), 1);
+	KUNIT_EXPECT_EQ(test, mtcopy_claim(&t->queue, current, part), 1);
 	test_enqueue(test, 9, SZ_128K);
 	KUNIT_EXPECT_EQ(test, mtcopy_wanted(&t->queue, &dst, &src), 15);
-	KUNIT_EXPECT_EQ(test, mtcopy_claim(&t->queue, part), 1);
+	KUNIT_EXPECT_EQ(test, mtcopy_claim(&t->queue, current, part), 1);
 	KUNIT_EXPECT_EQ(test, mtcopy_wanted(&t->queue, &dst, &src), 14);
 }
 
@@ -375,7 +381,7 @@ static void helpers_that_come_late_go_again(struct kunit *test)
 	cpus_read_lock();
 	for_each_online_cpu(cpu)
 		KUNIT_EXPECT_TRUE(test, mtcopy_wake(cpu, &mtcopy_queues[0],
-						    UINT_MAX));
+						    current, UINT_MAX));
 	cpus_read_unlock();
 	flush_workqueue(mtcopy_wq);
 	KUNIT_EXPECT_EQ(test, atomic_read(&mtcopy_awake), awake);
@@ -385,8 +391,228 @@ static void no_more_helpers_are_woken_than_allowed(struct kunit *test)
 {
 	unsigned int awake = atomic_read(&mtcopy_awake);
 
-	KUNIT_EXPECT_FALSE(test, mtcopy_wake(0, &mtcopy_queues[0], 0));
+	KUNIT_EXPECT_FALSE(test, mtcopy_wake(0, &mtcopy_queues[0],
+					     current, 0));
 	KUNIT_EXPECT_EQ(test, atomic_read(&mtcopy_awake), awake);
+}
+
+static unsigned int choose_as_many_as_wanted(int *chosen, unsigned int max,
+					     int dst_nid, int src_nid)
+{
+	unsigned int i;
+
+	for (i = 0; i < max; i++)
+		chosen[i] = TEST_FIRST_CPU + i;
+	return max;
+}
+
+/* While the caller looks for CPUs, helpers that were awake finish its work */
+static unsigned int choose_too_late(int *chosen, unsigned int max, int dst_nid,
+				    int src_nid)
+{
+	struct mtcopy_test *t = kunit_get_current_test()->priv;
+
+	while (mtcopy_work(mtcopy_queue(0), current, t->counter))
+		;
+	return choose_as_many_as_wanted(chosen, max, dst_nid, src_nid);
+}
+
+/* And then another task comes to the queue */
+static unsigned int choose_for_another(int *chosen, unsigned int max,
+				       int dst_nid, int src_nid)
+{
+	unsigned int n = choose_too_late(chosen, max, dst_nid, src_nid);
+
+	test_give_away(kunit_get_current_test(), mtcopy_queue(0));
+	return n;
+}
+
+/* The best CPUs come first. The helper stays awake, but does nothing. */
+static bool fake_wake(int cpu, struct mtcopy_queue *q,
+		      struct task_struct *task, unsigned int max)
+{
+	struct kunit *test = kunit_get_current_test();
+	struct mtcopy_test *t = test->priv;
+
+	KUNIT_EXPECT_EQ(test, cpu, TEST_FIRST_CPU + t->woken);
+	atomic_inc(&mtcopy_awake);
+	t->woken++;
+	t->parts_at_wake = q->parts;
+	return true;
+}
+
+static void test_restore_threads(void *data)
+{
+	struct mtcopy_test *t = data;
+
+	mtcopy_threads = t->threads;
+	atomic_sub(t->woken, &mtcopy_awake);
+}
+
+/*
+ * A task with two folios of 16 parts each, and @threads to copy them on the CPUs
+ * of @choose
+ */
+static void test_flush(struct kunit *test, unsigned int threads,
+		       typeof(mtcopy_choose_cpus) *choose)
+{
+	struct mtcopy_test *t = test->priv;
+	unsigned int i;
+
+	KUNIT_ASSERT_EQ(test, atomic_read(&mtcopy_awake), 0);
+	t->threads = mtcopy_threads;
+	KUNIT_ASSERT_EQ(test, 0,
+			kunit_add_action_or_reset(test, test_restore_threads, t));
+	mtcopy_threads = threads;
+	kunit_activate_static_stub(test, mtcopy_choose_cpus, *choose);
+	kunit_activate_static_stub(test, mtcopy_wake, fake_wake);
+	for (i = 0; i < 2; i++)
+		KUNIT_EXPECT_EQ(test, 0,
+				mtcopy_submit(&mtcopy, test_copy(test, 9, SZ_128K)));
+	KUNIT_EXPECT_PTR_EQ(test, mtcopy_own_queue(), mtcopy_queue(0));
+	mtcopy_flush(&mtcopy);
+}
+
+/* As if a helper had started that was woken for the test's queue */
+static void test_start_helper(void)
+{
+	struct mtcopy_helper helper = {
+		.queue = mtcopy_queue(0),
+		.task = current,
+	};
+
+	atomic_inc(&mtcopy_awake);
+	mtcopy_helper_fn(&helper.work);
+}
+
+static void the_caller_wakes_two_and_then_one_per_part(struct kunit *test)
+{
+	struct mtcopy_test *t = test->priv;
+	unsigned int i;
+
+	test_flush(test, 16, choose_as_many_as_wanted);
+	KUNIT_EXPECT_EQ(test, t->woken, 2);
+	for (i = 1; i <= 13; i++) {
+		KUNIT_EXPECT_TRUE(test, mtcopy_help(&mtcopy));
+		KUNIT_EXPECT_EQ(test, t->woken, 2 + i);
+		/* It wakes before it copies */
+		KUNIT_EXPECT_EQ(test, t->parts_at_wake, 32 - i + 1);
+	}
+	/* No helper has started, and nobody misses them */
+	while (mtcopy_help(&mtcopy))
+		;
+	KUNIT_EXPECT_EQ(test, t->woken, 15);
+	expect_all_copied_once(test);
+}
+
+static void a_helper_wakes_two_more_before_it_copies(struct kunit *test)
+{
+	struct mtcopy_test *t = test->priv;
+
+	test_flush(test, 16, choose_as_many_as_wanted);
+	test_start_helper();
+	KUNIT_EXPECT_EQ(test, t->woken, 4);
+	KUNIT_EXPECT_EQ(test, t->parts_at_wake, 32);
+	while (mtcopy_help(&mtcopy))
+		;
+	expect_all_copied_once(test);
+}
+
+static void nobody_is_woken_for_the_wakers_own_part(struct kunit *test)
+{
+	struct mtcopy_part part[MTCOPY_CLAIM_PARTS];
+	struct mtcopy_queue *q = mtcopy_queue(0);
+	struct mtcopy_test *t = test->priv;
+
+	test_flush(test, 16, choose_as_many_as_wanted);
+	while (q->parts > 2)
+		KUNIT_ASSERT_EQ(test, mtcopy_claim(q, current, part), 1);
+	mtcopy_wake_some(q, current, 1);
+	KUNIT_EXPECT_EQ(test, t->woken, 3);
+	KUNIT_ASSERT_EQ(test, mtcopy_claim(q, current, part), 1);
+	mtcopy_wake_some(q, current, 1);
+	KUNIT_EXPECT_EQ(test, t->woken, 3);
+	KUNIT_EXPECT_TRUE(test, mtcopy_help(&mtcopy));
+}
+
+static void no_more_helpers_are_awake_than_threads_say(struct kunit *test)
+{
+	struct mtcopy_test *t = test->priv;
+
+	test_flush(test, 4, choose_as_many_as_wanted);
+	/* The third one is another task's */
+	atomic_inc(&mtcopy_awake);
+	KUNIT_EXPECT_TRUE(test, mtcopy_help(&mtcopy));
+	mtcopy_wake_some(mtcopy_queue(0), current, MTCOPY_FANOUT);
+	KUNIT_EXPECT_EQ(test, t->woken, 2);
+	/* It goes to sleep, and the CPU that was not woken is not lost */
+	atomic_dec(&mtcopy_awake);
+	KUNIT_EXPECT_TRUE(test, mtcopy_help(&mtcopy));
+	KUNIT_EXPECT_EQ(test, t->woken, 3);
+	while (mtcopy_help(&mtcopy))
+		;
+	KUNIT_EXPECT_EQ(test, t->woken, 3);
+	expect_all_copied_once(test);
+}
+
+static void an_empty_queue_keeps_no_cpus(struct kunit *test)
+{
+	struct mtcopy_part part[MTCOPY_CLAIM_PARTS];
+	struct mtcopy_queue *q = mtcopy_queue(0);
+	struct mtcopy_test *t = test->priv;
+
+	test_flush(test, 16, choose_as_many_as_wanted);
+	KUNIT_EXPECT_EQ(test, q->nr_cpus, 13);
+	while (mtcopy_claim(q, current, part))
+		;
+	KUNIT_EXPECT_EQ(test, q->nr_cpus, 0);
+	/* Neither for the next task nor by a helper that comes late */
+	KUNIT_EXPECT_TRUE(test, mtcopy_enqueue(q, test_copy(test, 9, SZ_128K)));
+	test_start_helper();
+	KUNIT_EXPECT_EQ(test, t->woken, 2);
+	while (mtcopy_claim(q, current, part))
+		;
+}
+
+static void cpus_chosen_too_late_are_dropped(struct kunit *test)
+{
+	struct mtcopy_test *t = test->priv;
+
+	test_flush(test, 16, choose_too_late);
+	KUNIT_EXPECT_EQ(test, mtcopy_queue(0)->nr_cpus, 0);
+	KUNIT_EXPECT_EQ(test, t->woken, 0);
+	expect_all_copied_once(test);
+}
+
+static void cpus_are_not_left_in_anothers_queue(struct kunit *test)
+{
+	struct mtcopy_queue *q = mtcopy_queue(0);
+	struct mtcopy_test *t = test->priv;
+
+	test_flush(test, 16, choose_for_another);
+	KUNIT_EXPECT_EQ(test, q->nr_cpus, 0);
+	KUNIT_EXPECT_EQ(test, t->woken, 0);
+	test_take_back(q);
+	KUNIT_EXPECT_TRUE(test, mtcopy_help(&mtcopy));
+	expect_all_copied_once(test);
+}
+
+static void a_helper_works_for_who_chose_its_cpu(struct kunit *test)
+{
+	struct mtcopy_queue *q = mtcopy_queue(0);
+	struct mtcopy_test *t = test->priv;
+
+	test_flush(test, 16, choose_as_many_as_wanted);
+	q->owner = (struct task_struct *)test;
+	test_start_helper();
+	KUNIT_EXPECT_EQ(test, t->woken, 2);
+	KUNIT_EXPECT_FALSE(test, mtcopy_helper_work(q, current));
+	KUNIT_EXPECT_EQ(test, q->parts, 32);
+	test_take_back(q);
+	KUNIT_EXPECT_TRUE(test, mtcopy_helper_work(q, current));
+	while (mtcopy_help(&mtcopy))
+		;
+	expect_all_copied_once(test);
 }
 
 static void threads_outside_0_to_64_are_refused(struct kunit *test)
@@ -419,6 +645,14 @@ static struct kunit_case mtcopy_cases[] = {
 	KUNIT_CASE(helpers_are_wanted_only_for_parts_that_can_be_shared),
 	KUNIT_CASE(helpers_that_come_late_go_again),
 	KUNIT_CASE(no_more_helpers_are_woken_than_allowed),
+	KUNIT_CASE(the_caller_wakes_two_and_then_one_per_part),
+	KUNIT_CASE(a_helper_wakes_two_more_before_it_copies),
+	KUNIT_CASE(nobody_is_woken_for_the_wakers_own_part),
+	KUNIT_CASE(no_more_helpers_are_awake_than_threads_say),
+	KUNIT_CASE(an_empty_queue_keeps_no_cpus),
+	KUNIT_CASE(cpus_chosen_too_late_are_dropped),
+	KUNIT_CASE(cpus_are_not_left_in_anothers_queue),
+	KUNIT_CASE(a_helper_works_for_who_chose_its_cpu),
 	KUNIT_CASE(threads_outside_0_to_64_are_refused),
 	{}
 };
