@@ -169,12 +169,14 @@ struct migrate_window {
  * @nr_chunks: chunks in each window
  * @may_choose: the CPU may copy where it is faster
  * @costs: of copies, by order of the folio
+ * @flush_pages: as the last call has learnt it: how many base pages should be
+ *	unmapped for one TLB flush
  * @lost_window: a window was retired, since an engine still uses it
  * @lock: of @free
  * @free: windows that no task uses
  *
- * Immutable but for @lost_window, which is only ever set, @costs, and the free
- * list. A new setting makes a new state.
+ * Immutable but for @lost_window, which is only ever set, @costs, @flush_pages,
+ * and the free list. A new setting makes a new state.
  */
 struct migrate_offload_state {
 	struct migrator *m;
@@ -188,6 +190,7 @@ struct migrate_offload_state {
 	unsigned int nr_chunks;
 	bool may_choose;
 	struct migrate_cost costs[NR_PAGE_ORDERS];
+	unsigned long flush_pages;
 	bool lost_window;
 	spinlock_t lock;	/* of free */
 	struct list_head free;

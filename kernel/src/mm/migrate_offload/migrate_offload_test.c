@@ -619,6 +619,20 @@ static void chunks_share_a_flush_if_it_is_dear(struct kunit *test)
 	KUNIT_EXPECT_LE(test, fx->nr_flushes, 2 + NR_FOLIOS / 16);
 }
 
+static void next_call_knows_that_flushes_are_dear(struct kunit *test)
+{
+	struct fixture *fx = test->priv;
+
+	kunit_activate_static_stub(test, migrate_offload_target_of, target_of);
+	kunit_activate_static_stub(test, migrate_offload_flush_pages,
+				   dear_flushes);
+	most_for_target(test, 1);
+	fx->nr_flushes = 0;
+	isolate(test);
+	expect_all_moved(test);
+	KUNIT_EXPECT_EQ(test, fx->nr_flushes, NR_FOLIOS / 16);
+}
+
 /* What it has no room for, the CPU would copy with all of it unmapped */
 static void small_engine_is_given_chunk_by_chunk(struct kunit *test)
 {
@@ -1723,6 +1737,7 @@ static struct kunit_case migrate_offload_cases[] = {
 	KUNIT_CASE(more_is_unmapped_if_it_fits_the_target),
 	KUNIT_CASE(quota_is_what_the_engine_does_in_time),
 	KUNIT_CASE(chunks_share_a_flush_if_it_is_dear),
+	KUNIT_CASE(next_call_knows_that_flushes_are_dear),
 	KUNIT_CASE(small_engine_is_given_chunk_by_chunk),
 	KUNIT_CASE(dear_flushes_are_for_many_pages),
 	KUNIT_CASE(dearer_engine_leaves_copies_to_the_cpu),

@@ -743,6 +743,14 @@ static int pipeline_submit_chunk(struct migrate_pipeline *p, u64 start_ns)
 	return nr_refused;
 }
 
+/* A flush is as dear to the next call */
+static void pipeline_set_flush_pages(struct migrate_pipeline *p,
+				     unsigned long pages)
+{
+	p->flush_pages = pages;
+	WRITE_ONCE(p->state->flush_pages, pages);
+}
+
 /*
  * Until now other CPUs could write to @pages through stale TLB entries. Return:
  * what time it is.
@@ -754,12 +762,12 @@ static u64 pipeline_flush(struct migrate_pipeline *p, unsigned long pages)
 
 	try_to_unmap_flush();
 	end_ns = ktime_get_ns();
-	if (!p->engine_small)
-		p->flush_pages =
-			migrate_offload_flush_pages(p->state, pages,
-						    p->flush_pages,
-						    flush_ns - unmap_ns,
-						    end_ns - flush_ns);
+	if (p->engine_small)
+		return end_ns;
+	pages = migrate_offload_flush_pages(p->state, pages, p->flush_pages,
+					    flush_ns - unmap_ns,
+					    end_ns - flush_ns);
+	pipeline_set_flush_pages(p, pages);
 	return end_ns;
 }
 
@@ -802,7 +810,7 @@ static void pipeline_advance(struct migrate_pipeline *p)
 		nr_refused += pipeline_submit_chunk(p, ktime_get_ns());
 	if (p->engine_full && p->next - first > 1) {
 		p->engine_small = true;
-		p->flush_pages = 0;
+		pipeline_set_flush_pages(p, 0);
 	}
 	for (; nr_refused && first != p->next; first++)
 		pipeline_move_refused(p, pipeline_chunk(p, first));
@@ -957,7 +965,8 @@ int __migrate_offload_pages(struct list_head *from, struct list_head *ret_folios
 		goto unlock;
 	}
 	p.state = state;
-	p.quota = migrate_offload_first_quota(state);
+	p.flush_pages = READ_ONCE(state->flush_pages);
+	p.quota = max(migrate_offload_first_quota(state), p.flush_pages);
 	p.engine_idle = state->m->copies_by_cpu;
 	p.turn = (struct migrate_turn) { .m = state->m, .over = state->may_choose };
 	pipeline_run(&p);
