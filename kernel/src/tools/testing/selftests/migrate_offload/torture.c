@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * torture [-s SECONDS] [-e ENGINE] [-l] [CLASS...]: run the campaign's classes
- * (-l: list them), each for so long (default: 1), with dcbm on four channels of
- * softdma, or with an engine that has registered. Classes that strike dcbm or
- * softdma are skipped then.
+ * torture [-s SECONDS] [-e ENGINE] [-r SEED] [-l] [CLASS...]: run the campaign's
+ * classes (-l: list them), each for so long (default: 1), with dcbm on four
+ * channels of softdma, or with an engine that has registered. Classes that strike
+ * dcbm or softdma are skipped then. What each process does by chance follows from
+ * the seed, which is printed; when it does so does not.
  *
  * A class passes if no byte was wrong, every process ended in time, the engine
  * moved memory, trouble struck, and the engine can be unloaded at the end.
@@ -48,6 +49,7 @@ static const struct torture_class *running;
 static struct torture_tally *tally;
 static pid_t processes[MAX_PROCESSES];
 static int nr_processes;
+static unsigned int seed;
 
 static const struct torture_class nothing[] = {
 	{ .name = "nothing" },
@@ -91,7 +93,7 @@ static bool child(void)
 		return false;
 	}
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	srand(time(NULL) ^ getpid());
+	srand(seed + nr_processes);
 	return true;
 }
 
@@ -308,15 +310,18 @@ int main(int argc, char **argv)
 	unsigned int seconds = 1, nr;
 	int option;
 
-	while ((option = getopt(argc, argv, "s:e:l")) != -1) {
+	seed = time(NULL) ^ getpid();
+	while ((option = getopt(argc, argv, "s:e:r:l")) != -1) {
 		if (option == 'l')
 			return !for_each(argv + optind, 0, show);
 		if (option == 'e')
 			engine = optarg;
+		else if (option == 'r')
+			seed = strtoul(optarg, NULL, 0);
 		else
 			seconds = option == 's' ? atoi(optarg) : 0;
 		if (!seconds || seconds > 86400)
-			errx(1, "usage: torture [-l] [-s SECONDS] [-e ENGINE] [CLASS...]");
+			errx(1, "usage: torture [-l] [-s S] [-e ENGINE] [-r SEED] [CLASS...]");
 	}
 	nr = for_each(argv + optind, 0, NULL);
 	if (!nr || (optind < argc && nr != (unsigned int)(argc - optind)))
@@ -338,6 +343,7 @@ int main(int argc, char **argv)
 		     MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (tally == MAP_FAILED)
 		err(1, "mmap");
+	ksft_print_msg("seed %u\n", seed);
 	ksft_set_plan(nr);
 	for_each(argv + optind, seconds, torture);
 	ksft_finished();
