@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from ferry import cli, paths
+from ferry.commands import test as runner
 from ferry.errors import FerryError
 from ferry.kernel import kbuild
 
@@ -32,6 +33,13 @@ def test_an_unknown_flavour_is_refused_before_anything_is_built(
     monkeypatch.setattr(kbuild, "build", lambda name: pytest.fail("built"))
     assert cli.main(["kernel", "build", "vanilla", "nosuch"]) == 2
     assert "no kernel flavour 'nosuch'; there are: vanilla, ferry, debug, " in capsys.readouterr().err
+
+
+def test_the_kernels_that_tests_boot_are_built_first() -> None:
+    """All of them, where progress is shown, and no other: each takes minutes."""
+    texts = [path.read_text() for path in (paths.ROOT / "tests/vm").glob("*.py")]
+    booted = {name for name in kbuild.FLAVOURS for text in texts if f'"{name}"' in text}
+    assert set(runner.KERNELS) == booted
 
 
 def test_ctrl_c_exits_as_a_shell_expects(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,8 +9,15 @@ import subprocess
 import sys
 
 from ferry import paths
+from ferry.bench import iommu, migbench
 from ferry.kernel import kbuild
 from ferry.server import emulator
+from ferry.suites import kselftest
+
+KERNELS = ("vanilla", "ferry", "debug", "iommu-kcsan")  # that tests boot
+# Most guests keep one CPU busy. A file's tests stay together, as they share boots.
+WORKERS = 2
+ALL = ("-n", str(WORKERS), "--dist", "loadfile", "-v", "--durations", "20")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -20,13 +27,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Build with progress what the tests would build silently; pytest's exit code is ours."""
+    """Build with progress what the tests would build silently, and at once; pytest's exit code is ours."""
     chosen = list(args.rest)
     if args.unit:
         chosen = ["-m", "not vm", *chosen]
     else:
-        for name in kbuild.FLAVOURS:
-            kbuild.build(name)
+        kernels = {name: kbuild.build(name) for name in KERNELS}
         emulator.build()
+        migbench.build_migbench()
+        iommu.build_stress(kernels["ferry"])
+        kselftest.build(kernels["ferry"])
+        chosen = chosen or list(ALL)
     env = {**os.environ, "PYTHONPATH": str(paths.ROOT / "lab")}
     return subprocess.run([sys.executable, "-m", "pytest", *chosen], cwd=paths.ROOT, env=env).returncode
