@@ -223,7 +223,8 @@ migrate_offload_flush_pages(const struct migrate_offload_state *state,
 			    u64 unmap_ns, u64 flush_ns);
 unsigned long migrate_offload_quota(const struct migrate_offload_state *state,
 				    unsigned long quota, unsigned long nr_pages,
-				    unsigned long flush_pages, u64 ns);
+				    unsigned long flush_pages, bool alone,
+				    u64 ns);
 
 /* choice.c */
 struct migrator *migrate_offload_choose(struct migrate_offload_state *state,

@@ -93,6 +93,7 @@ struct fixture {
 	unsigned int nr_new;
 	unsigned int nr_locked;		/* sources, when memory was waited for */
 	unsigned int nr_flushes;
+	unsigned int nr_alone;		/* chunks that had no second, but could */
 	struct migration_target_control target;
 	bool all_waits;			/* there is no memory without a wait */
 	struct folio *no_memory;	/* src that gets no memory at first */
@@ -594,6 +595,51 @@ static void more_is_unmapped_if_it_fits_the_target(struct kunit *test)
 			small().chunk_pages);
 }
 
+static unsigned long one_page(const struct migrate_offload_state *state,
+			      unsigned long quota, unsigned long nr_pages,
+			      unsigned long flush_pages, bool alone, u64 ns)
+{
+	struct fixture *fx = kunit_get_current_test()->priv;
+
+	fx->nr_alone += alone;
+	return 1;
+}
+
+static unsigned long cheap_flushes(const struct migrate_offload_state *state,
+				   unsigned long nr_pages, unsigned long wanted,
+				   u64 unmap_ns, u64 flush_ns)
+{
+	return 0;
+}
+
+/* The first chunk has two pages, all others have one */
+static unsigned int nr_alone(struct kunit *test, enum fault fault)
+{
+	struct migrate_offload_settings s = small();
+	struct fixture *fx = test->priv;
+
+	kunit_activate_static_stub(test, migrate_offload_flush_pages,
+				   cheap_flushes);
+	kunit_activate_static_stub(test, migrate_offload_quota, one_page);
+	prepare(test, fault);
+	s.window_pages = 0;
+	s.engine_always = 1;
+	KUNIT_ASSERT_EQ(test, 0, apply(s));
+	expect_all_moved(test);
+	return fx->nr_alone;
+}
+
+static void chunk_is_alone_beside_an_engine(struct kunit *test)
+{
+	KUNIT_EXPECT_EQ(test, nr_alone(test, FAULT_REVERSE), NR_FOLIOS - 1);
+}
+
+/* To be given more would keep pages away for longer, and be of no use */
+static void chunk_is_not_alone_with_the_task(struct kunit *test)
+{
+	KUNIT_EXPECT_EQ(test, nr_alone(test, FAULT_IDLE), 0);
+}
+
 static unsigned long dear_flushes(const struct migrate_offload_state *state,
 				  unsigned long nr_pages, unsigned long wanted,
 				  u64 unmap_ns, u64 flush_ns)
@@ -688,7 +734,7 @@ static unsigned long settled_quota(const struct migrate_offload_state *state,
 	unsigned int i;
 
 	for (i = 0; i < 40; i++)
-		quota = migrate_offload_quota(state, quota, quota, 0,
+		quota = migrate_offload_quota(state, quota, quota, 0, false,
 					      quota * ns_per_page);
 	return quota;
 }
@@ -710,25 +756,49 @@ static void quota_is_what_the_engine_does_in_time(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, migrate_offload_first_quota(&state), 128);
 	/* What is known first counts in whole */
 	KUNIT_EXPECT_EQ(test, migrate_offload_quota(&state, 0, 128, 0,
-						    128000), 500);
+						    false, 128000), 500);
 	/* And never less than should share a flush */
 	KUNIT_EXPECT_EQ(test, migrate_offload_quota(&state, 0, 128, 512,
-						    128000), 512);
+						    false, 128000), 512);
 	state.chunk_pages = 4;
 	KUNIT_EXPECT_EQ(test, settled_quota(&state, 1024, 100000), 5);
 	KUNIT_EXPECT_EQ(test, settled_quota(&state, 1024, 1000000), 4);
 	/* Once interrupted for a second it loses a half */
 	KUNIT_EXPECT_EQ(test, migrate_offload_quota(&state, 250, 250, 0,
-						    NSEC_PER_SEC), 125);
+						    false, NSEC_PER_SEC), 125);
 	/* No time at all, or a clock that went back */
-	KUNIT_EXPECT_EQ(test, migrate_offload_quota(&state, 250, 250, 0, 0),
-			1024);
-	KUNIT_EXPECT_EQ(test, migrate_offload_quota(&state, 250, 250, 0, -1ULL),
-			125);
+	KUNIT_EXPECT_EQ(test, migrate_offload_quota(&state, 250, 250, 0,
+						    false, 0), 1024);
+	KUNIT_EXPECT_EQ(test, migrate_offload_quota(&state, 250, 250, 0,
+						    false, -1ULL), 125);
 	/* A window that was chosen is what it is */
 	state.target_us = 0;
 	KUNIT_EXPECT_EQ(test, migrate_offload_first_quota(&state), 1024);
 	KUNIT_EXPECT_EQ(test, settled_quota(&state, 16, 100000), 1024);
+}
+
+/* 2 MiB in 267 us are 958 pages in 500 us: not two of them, by the rate of one */
+static void second_large_folio_is_tried(struct kunit *test)
+{
+	struct migrate_offload_state state = {
+		.target_us = 500,
+		.window_pages = 2048,
+		.chunk_pages = 128,
+	};
+
+	KUNIT_EXPECT_EQ(test, migrate_offload_quota(&state, 958, 512, 0, false,
+						    267000), 958);
+	KUNIT_EXPECT_EQ(test, migrate_offload_quota(&state, 958, 512, 0, true,
+						    267000), 1024);
+	/* Whether the two were too slow is seen then, and not forgotten */
+	KUNIT_EXPECT_EQ(test, migrate_offload_quota(&state, 1024, 1024, 0, false,
+						    530000), 995);
+	/* Where two would be far too slow there is no need to try */
+	KUNIT_EXPECT_EQ(test, migrate_offload_quota(&state, 680, 512, 0, true,
+						    376000), 680);
+	state.window_pages = 1000;
+	KUNIT_EXPECT_EQ(test, migrate_offload_quota(&state, 958, 512, 0, true,
+						    267000), 1000);
 }
 
 /* Costs of folios of order 0: what @m has charged for a page in its turn */
@@ -1736,6 +1806,9 @@ static struct kunit_case migrate_offload_cases[] = {
 	KUNIT_CASE(no_more_is_unmapped_than_fits_the_target),
 	KUNIT_CASE(more_is_unmapped_if_it_fits_the_target),
 	KUNIT_CASE(quota_is_what_the_engine_does_in_time),
+	KUNIT_CASE(second_large_folio_is_tried),
+	KUNIT_CASE(chunk_is_alone_beside_an_engine),
+	KUNIT_CASE(chunk_is_not_alone_with_the_task),
 	KUNIT_CASE(chunks_share_a_flush_if_it_is_dear),
 	KUNIT_CASE(next_call_knows_that_flushes_are_dear),
 	KUNIT_CASE(small_engine_is_given_chunk_by_chunk),

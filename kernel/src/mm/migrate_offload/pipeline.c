@@ -539,6 +539,7 @@ static bool pipeline_take_turn(struct migrate_pipeline *p)
 static void pipeline_close_chunk(struct migrate_pipeline *p,
 				 struct migrate_chunk *chunk)
 {
+	bool alone = chunk->window_pages == chunk->nr_pages && !p->engine_idle;
 	unsigned long bytes = chunk->copied_pages << PAGE_SHIFT;
 	struct migrator_stats *stats = chunk->m->stats;
 
@@ -546,7 +547,7 @@ static void pipeline_close_chunk(struct migrate_pipeline *p,
 	pipeline_count_turn(p, chunk);
 	p->quota = migrate_offload_quota(p->state, p->head ? p->quota : 0,
 					 chunk->window_pages, p->flush_pages,
-					 ktime_get_ns() - chunk->start_ns);
+					 alone, ktime_get_ns() - chunk->start_ns);
 	migrate_offload_count(STAT_FOLIOS, chunk->copied_folios);
 	migrate_offload_count(STAT_BYTES, bytes);
 	atomic_long_add(chunk->copied_folios, &stats->folios);

@@ -27,6 +27,8 @@
 #define MAX_FLUSH_PAGES	512UL
 /* A flush is dear from this part of the target on */
 #define DEAR_FLUSH	16
+/* Below so many percent of the target a second chunk is tried */
+#define TRY_SECOND	75
 
 static unsigned long least_quota(const struct migrate_offload_state *state)
 {
@@ -84,28 +86,39 @@ migrate_offload_first_quota(const struct migrate_offload_state *state)
  * @quota: what was right so far, in base pages; 0: nothing is known
  * @nr_pages: what was unmapped together with the chunk or before
  * @flush_pages: how many should be unmapped for one TLB flush
+ * @alone: the chunk was alone, though the engine can work on others meanwhile
  * @ns: from when its first folio was unmapped until its last was mapped again
  *
  * What one chunk says counts as much as all before it, since what disturbs a
  * call disturbs all chunks that are in flight.
+ *
+ * A chunk that is alone tells too low a rate, since the task and the engine wait
+ * for each other. By that rate a second one may never fit, if the folios are so
+ * large that it fits in whole or not at all: so it is tried.
  *
  * Return: how many base pages may be unmapped from now on; never more than the
  * window. One folio that is larger may still be.
  */
 unsigned long migrate_offload_quota(const struct migrate_offload_state *state,
 				    unsigned long quota, unsigned long nr_pages,
-				    unsigned long flush_pages, u64 ns)
+				    unsigned long flush_pages, bool alone,
+				    u64 ns)
 {
+	u64 target_ns = state->target_us * NSEC_PER_USEC;
 	unsigned long most = state->window_pages;
 	u64 fit;
 
-	if (!state->target_us)
+	KUNIT_STATIC_STUB_REDIRECT(migrate_offload_quota, state, quota,
+				   nr_pages, flush_pages, alone, ns);
+
+	if (!target_ns)
 		return most;
-	fit = div64_u64((u64)nr_pages * state->target_us * NSEC_PER_USEC,
-			max(ns, 1));
+	fit = div64_u64(nr_pages * target_ns, max(ns, 1));
 	/* So that it comes back soon after a chunk that was too fast */
 	fit = min(fit, 2 * most);
 	if (quota)
 		fit = (quota + fit) / 2;
+	if (alone && ns < target_ns * TRY_SECOND / 100)
+		fit = max(fit, 2 * nr_pages);
 	return clamp(fit, max(least_quota(state), flush_pages), most);
 }
