@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -20,7 +19,7 @@ from ferry.bench.cell import Cell, Found
 from ferry.errors import FerryError
 from ferry.kernel import kbuild
 from ferry.progress import Step
-from ferry.vm import qemu
+from ferry.vm import parallel, qemu
 from ferry.vm.machine import Machine
 
 # A VM boots in seconds; more cells than that share its boot.
@@ -97,28 +96,10 @@ def in_vms(
                 raise FerryError(f"a bench ended early: {result.output.strip()[-200:]}")
             return cell.parse(result.records, cells)
 
-        for part in _all(measure, plan, len(os.sched_getaffinity(0)) if machine.icount else 1):
+        for part in parallel.run(measure, plan, len(os.sched_getaffinity(0)) if machine.icount else 1):
             found |= part
             step.update(f"{len(found)}/{len(cells)}")
     missing = [each.title for i, each in enumerate(cells) if i not in found]
     if missing:
         raise FerryError(f"the bench said nothing of {missing[0]}; see {paths.LOGS}/console-*.log")
     return [found[i] for i in range(len(cells))], {name: each.release for name, each in kernels.items()}
-
-
-def _all(
-    measure: Callable[[Shard, threading.Event], dict[int, Found]], plan: Sequence[Shard], at_once: int
-) -> Iterator[dict[int, Found]]:
-    """What each shard found, as they end. If one fails, or the user has enough, the others are ended."""
-    cancelled = threading.Event()
-    with ThreadPoolExecutor(at_once) as pool:
-        waiting = {pool.submit(measure, shard, cancelled) for shard in plan}
-        try:
-            while waiting:
-                done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
-                for each in done:
-                    yield each.result()
-        except BaseException:
-            cancelled.set()
-            pool.shutdown(cancel_futures=True)
-            raise

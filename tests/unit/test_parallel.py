@@ -5,36 +5,33 @@ import threading
 
 import pytest
 
-from ferry.bench.cell import Found
 from ferry.errors import FerryError
-from ferry.tables import runner
-
-PLAN = [runner.Shard(number, "ferry", ()) for number in range(2)]
+from ferry.vm import parallel
 
 
 def test_a_failure_ends_the_others() -> None:
     seen: list[threading.Event] = []
 
-    def measure(shard: runner.Shard, cancelled: threading.Event) -> dict[int, Found]:
+    def measure(number: int, cancelled: threading.Event) -> int:
         seen.append(cancelled)
-        if shard.number:
+        if number:
             raise FerryError("one failed")
         assert cancelled.wait(60), "nobody ended this one"
-        return {}
+        return number
 
     with pytest.raises(FerryError, match="one failed"):
-        list(runner._all(measure, PLAN, at_once=2))
+        list(parallel.run(measure, [0, 1], at_once=2))
     assert all(each.is_set() for each in seen)
 
 
 def test_the_next_measurement_is_not_ended() -> None:
-    def fail(shard: runner.Shard, cancelled: threading.Event) -> dict[int, Found]:
+    def fail(number: int, cancelled: threading.Event) -> int:
         raise FerryError("one failed")
 
-    def measure(shard: runner.Shard, cancelled: threading.Event) -> dict[int, Found]:
+    def measure(number: int, cancelled: threading.Event) -> int:
         assert not cancelled.is_set()
-        return {}
+        return number
 
     with pytest.raises(FerryError):
-        list(runner._all(fail, PLAN, at_once=1))
-    assert list(runner._all(measure, PLAN, at_once=1)) == [{}, {}]
+        list(parallel.run(fail, [0, 1], at_once=1))
+    assert list(parallel.run(measure, [0, 1], at_once=1)) == [0, 1]

@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: GPL-2.0
+"""What the clients of a running redis-server notice of its moves, counted: one CPU, virtual time.
+
+The server, its clients and who moves it share that CPU. So what a client waits for is the CPU's time,
+whoever has it, and a copy that the engine makes leaves more of it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from ferry import packages, proc
+from ferry.bench import rows
+from ferry.errors import FerryError
+from ferry.kernel import kbuild
+from ferry.progress import Step
+from ferry.vm import parallel, qemu
+from ferry.vm.machine import Machine
+
+PACKAGES = ("redis-server", "redis-tools", "numactl")
+PROGRAMS = ("redis-server", "redis-cli", "redis-benchmark", "migratepages")
+FOLIOS = ("4K", "THP")
+ENGINES = (rows.VANILLA, "none", "cpu", "dcbm")
+PAGE = 4096
+TIMEOUT_S = 900.0
+_LIBRARY = re.compile(r"(?:=> |^\s*)(/\S+) \(0x", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How large the server is, what its clients ask for, and how often it moves there and back."""
+
+    keys: int = 16384
+    value_bytes: int = 4096
+    requests: int = 60000
+    trips: int = 2
+    channels: int = 16
+    depth: int = 32  # descriptors in flight on each
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A server to be moved."""
+
+    folio: str  # 4K, or THP: as large as Linux makes them
+    engine: str
+
+
+@dataclass(frozen=True)
+class Load:
+    """What the clients say of their requests."""
+
+    per_second: float
+    median_ms: float
+    p99_ms: float
+    longest_ms: float
+
+
+@dataclass(frozen=True)
+class Move:
+    """One way."""
+
+    us: int
+    requests: int  # done meanwhile
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a cell has shown: the load while the server moves, and while it is only asked to stay."""
+
+    cell: Cell
+    huge_bytes: int
+    still: Load
+    moved: Load
+    moves: tuple[Move, ...]
+
+    def lost_ms(self, requests: int) -> float:
+        """How much later the last request was done for each move."""
+        return requests * (1 / self.moved.per_second - 1 / self.still.per_second) * 1e3 / len(self.moves)
+
+    def as_json(self, plan: Plan) -> dict[str, Any]:
+        """One record."""
+        return asdict(self.cell) | asdict(self) | {"lost_ms_per_move": self.lost_ms(plan.requests)}
+
+
+def with_libraries(names: Sequence[str]) -> dict[str, Path]:
+    """Programs of the host and the libraries they are linked to, by path in the guest."""
+    found: dict[str, Path] = {}
+    for name in names:
+        program = Path("/usr/bin", name)
+        libraries = _LIBRARY.findall(proc.output(["ldd", program]))
+        found |= {path.lstrip("/"): Path(path).resolve() for path in (str(program), *libraries)}
+    return found
+
+
+def script(plan: Plan, cell: Cell) -> str:
+    """The job of a guest."""
+    engine = {rows.VANILLA: ":", "dcbm": f"use_dma {plan.channels} {plan.depth}"}
+    huge = "no" if cell.folio == "4K" else "yes"
+    load = f"{plan.keys} {plan.requests}"
+    lines = [
+        (qemu.GUEST / "redis.sh").read_text(),
+        f"step redis, {cell.folio}, {shlex.quote(cell.engine)}",
+        engine.get(cell.engine, f"activate {shlex.quote(cell.engine)}"),
+        f"start_redis {plan.keys} {plan.value_bytes} {huge}",
+        f"under_load still {load} there_and_back 0 0 {plan.trips}",
+        f"under_load moved {load} there_and_back 0 1 {plan.trips}",
+        'echo "digest $(cli DEBUG DIGEST)" >&3',
+    ]
+    return "\n".join(lines)
+
+
+def measure(plan: Plan, machine: Machine, cells: Sequence[Cell]) -> tuple[list[Found], dict[str, str]]:
+    """Each cell in a boot of its own. Returns them in order, and the kernels' releases.
+
+    Raises FerryError if the server's data has changed, or less of it was moved than it has.
+    """
+    packages.ensure(PACKAGES)
+    kernels = {name: kbuild.build(name) for name in dict.fromkeys(_flavour(cell) for cell in cells)}
+    programs = with_libraries(PROGRAMS)
+    found: dict[Cell, Found] = {}
+    with Step(f"move redis-server in {len(cells)} VMs ({machine.name})") as step:
+
+        def run(cell: Cell, cancelled: threading.Event) -> Found:
+            job = qemu.Job(
+                script(plan, cell), TIMEOUT_S, programs=programs, name=f"console-{cell.folio}-{cell.engine}"
+            )
+            result = qemu.run(kernels[_flavour(cell)], machine, job, cancelled=cancelled)
+            return parse(result.records, cell, plan)
+
+        for each in parallel.run(run, cells, len(os.sched_getaffinity(0))):
+            found[each.cell] = each
+            step.update(f"{len(found)}/{len(cells)}")
+    return [found[cell] for cell in cells], {name: each.release for name, each in kernels.items()}
+
+
+def _flavour(cell: Cell) -> str:
+    return "vanilla" if cell.engine == rows.VANILLA else "ferry"
+
+
+def parse(records: Sequence[str], cell: Cell, plan: Plan) -> Found:
+    """What a guest has recorded, if the data is whole and was moved. Raises FerryError otherwise."""
+    digests = _of(records, "digest", str)
+    if len(digests) != 2 or digests[0] != digests[1]:
+        raise FerryError(f"redis on {cell}: the dataset's digest was {digests[:1]} and is {digests[1:]}")
+    moves = tuple(_of(records, "move", _move))[2 * plan.trips :]  # the first stayed where they were
+    if len(moves) != 2 * plan.trips or min(move.bytes for move in moves) < _least(plan):
+        raise FerryError(f"redis on {cell}: not all was moved each time: {moves}")
+    loads = dict(_of(records, "load", _load))
+    (huge,) = _of(records, "huge_kib", int)
+    if (huge > 0) != (cell.folio != "4K"):
+        raise FerryError(f"redis on {cell}: {huge} KiB of it are huge pages")
+    return Found(cell, huge << 10, loads["still"], loads["moved"], moves)
+
+
+def _least(plan: Plan) -> int:
+    """Of what all values take: a few keys were never set."""
+    return plan.keys * plan.value_bytes * 3 // 4
+
+
+def _of(records: Sequence[str], kind: str, read: Callable[[str], Any]) -> list[Any]:
+    return [read(line.partition(" ")[2]) for line in records if line.partition(" ")[0] == kind]
+
+
+def _move(text: str) -> Move:
+    us, requests, pages = (int(word) for word in text.split())
+    return Move(us, requests, pages * PAGE)
+
+
+def _load(text: str) -> tuple[str, Load]:
+    name, _, csv = text.partition(" ")
+    per_second, _, _, median, _, p99, longest = (float(word.strip('"')) for word in csv.split(",")[1:])
+    return name, Load(per_second, median, p99, longest)

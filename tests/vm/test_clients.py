@@ -1,0 +1,24 @@
+# SPDX-License-Identifier: GPL-2.0
+"""A redis-server under load on the emulated server: its data is whole after each move, huge pages or not."""
+
+from __future__ import annotations
+
+import pytest
+
+from ferry.bench import clients
+from ferry.server import emulator, profile
+
+pytestmark = pytest.mark.vm
+
+PLAN = clients.Plan(keys=1024, requests=20000, trips=1)
+
+
+def test_a_server_that_moves_serves_its_clients() -> None:
+    """measure() fails if a byte has changed or something was left behind."""
+    emulator.build()
+    cells = [clients.Cell("4K", "vanilla"), clients.Cell("THP", "dcbm")]
+    found, kernels = clients.measure(PLAN, profile.load("zen3").as_machine(), cells)
+    assert [each.cell for each in found] == cells
+    assert kernels.keys() == {"vanilla", "ferry"}
+    assert all(move.requests > 0 for each in found for move in each.moves)
+    assert all(each.still.per_second > each.moved.per_second for each in found)
