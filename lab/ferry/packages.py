@@ -9,7 +9,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 
-from ferry import proc
+from ferry import files, paths, proc
 from ferry.errors import CommandFailed, FerryError
 
 APT_ENV = {"DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C"}
@@ -48,9 +48,16 @@ def ensure(names: Sequence[str]) -> None:
 
     Raises FerryError naming the packages if apt does not know or cannot fetch them.
     """
-    missing = [name for name in dict.fromkeys(names) if not is_installed(name)]
-    if not missing:
+    if all(is_installed(name) for name in names):
         return
+    # dpkg does not wait for another that installs.
+    with files.locked(paths.BUILD / "packages.lock"):
+        missing = [name for name in dict.fromkeys(names) if not is_installed(name)]
+        if missing:
+            _install(missing)
+
+
+def _install(missing: Sequence[str]) -> None:
     if not shutil.which("apt-get"):
         raise FerryError(f"no apt-get here; install the equivalent of: {' '.join(missing)}")
     what = " ".join(missing)

@@ -2,11 +2,12 @@
 """Packages: apt is asked for what is missing only, and its failures are explained."""
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from ferry import packages
+from ferry import packages, paths
 from ferry.errors import FerryError
 
 DPKG = 'for name; do :; done; grep -qx "$name" "$(dirname "$0")/installed" && echo "ii "'
@@ -33,6 +34,22 @@ def test_nothing_is_asked_of_apt_if_nothing_is_missing(apt: Path) -> None:
 def test_only_what_is_missing_is_installed(apt: Path) -> None:
     packages.ensure(["here", "there", "there"])
     assert (apt / "asked").read_text() == "install -y -q --no-install-recommends there\n"
+
+
+def test_two_at_once_wait_for_each_other(
+    apt: Path, fake_program: Callable[[str, str], Path], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """dpkg fails if another installs, and what that one has installed is not missing any more."""
+    monkeypatch.setattr(paths, "BUILD", tmp_path)
+    fake_program(
+        "apt-get",
+        f"mkdir {tmp_path}/dpkg || exit 100; sleep 0.3; rmdir {tmp_path}/dpkg; "
+        'echo there >>"$(dirname "$0")/installed"; echo "$@" >>"$(dirname "$0")/asked"',
+    )
+    with ThreadPoolExecutor(2) as pool:
+        for each in [pool.submit(packages.ensure, ["there"]) for _ in range(2)]:
+            each.result()
+    assert len((apt / "asked").read_text().splitlines()) == 1
 
 
 def test_a_package_that_apt_lacks_is_named_after_an_update(apt: Path) -> None:
