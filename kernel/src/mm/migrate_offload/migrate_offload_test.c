@@ -127,12 +127,20 @@ static struct migrate_copy *engine_pop(struct engine *e)
 	return copy;
 }
 
+/* What is submitted meanwhile has a time of its own */
 static void engine_drain(struct engine *e)
 {
 	struct migrate_copy *copy;
+	LIST_HEAD(queue);
 
-	while ((copy = engine_pop(e)))
+	spin_lock(&e->lock);
+	list_splice_init(&e->queue, &queue);
+	spin_unlock(&e->lock);
+	while (!list_empty(&queue)) {
+		copy = list_last_entry(&queue, struct migrate_copy, node);
+		list_del(&copy->node);
 		engine_copy(e, copy);
+	}
 }
 
 /* Asks no lock: a folio that is on its way is locked */
