@@ -45,14 +45,21 @@ int run(const char *format, ...)
 	return system(quiet);
 }
 
-static uint64_t word_of(const char *path, uint64_t index)
+static void words_of(const char *path, uint64_t index, uint64_t *words, size_t nr)
 {
+	ssize_t size = nr * sizeof(*words);
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
-	uint64_t word;
 
-	if (fd < 0 || pread(fd, &word, sizeof(word), index * sizeof(word)) != sizeof(word))
+	if (fd < 0 || pread(fd, words, size, index * sizeof(*words)) != size)
 		err(1, "cannot read %s", path);
 	close(fd);
+}
+
+static uint64_t word_of(const char *path, uint64_t index)
+{
+	uint64_t word;
+
+	words_of(path, index, &word, 1);
 	return word;
 }
 
@@ -110,18 +117,24 @@ static bool page_has(const void *addr, unsigned int flag)
 	return map & PM_PRESENT && word_of("/proc/kpageflags", map & PM_FRAME) >> flag & 1;
 }
 
+/* A folio at once: word by word a debug kernel takes minutes for 64 MiB */
 size_t large_pages_not_whole(const char *addr, size_t size)
 {
-	uint64_t head = 0, map;
+	uint64_t map[NR], flags[NR], head;
 	size_t wrong = 0;
 
-	for (size_t i = 0; i < size / PAGE; i++) {
-		map = pagemap(addr + i * PAGE);
-		if (i % NR == 0)
-			head = map & PM_FRAME;
-		wrong += !(map & PM_PRESENT) || (map & PM_FRAME) != head + i % NR ||
-			 !page_has(addr + i * PAGE,
-				   i % NR ? KPF_COMPOUND_TAIL : KPF_COMPOUND_HEAD);
+	for (const char *end = addr + size; addr < end; addr += FOLIO) {
+		words_of("/proc/self/pagemap", (uintptr_t)addr / PAGE, map, NR);
+		head = map[0] & PM_FRAME;
+		if (!(map[0] & PM_PRESENT) || head % NR) {
+			wrong += NR;
+			continue;
+		}
+		words_of("/proc/kpageflags", head, flags, NR);
+		for (size_t i = 0; i < NR; i++)
+			wrong += !(map[i] & PM_PRESENT) ||
+				 (map[i] & PM_FRAME) != head + i ||
+				 !(flags[i] >> (i ? KPF_COMPOUND_TAIL : KPF_COMPOUND_HEAD) & 1);
 	}
 	return wrong;
 }
