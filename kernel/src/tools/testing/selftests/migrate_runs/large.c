@@ -110,59 +110,66 @@ uint64_t kpagecount(const void *addr)
 	return word_of("/proc/kpagecount", pagemap(addr) & PM_FRAME);
 }
 
-static bool page_has(const void *addr, unsigned int flag)
+/*
+ * What the kernel says of the pages of a range. At once: page by page a debug
+ * kernel takes minutes for 64 MiB.
+ */
+static void look_at(const char *addr, size_t nr, uint64_t *map, uint64_t *flags)
 {
-	uint64_t map = pagemap(addr);
-
-	return map & PM_PRESENT && word_of("/proc/kpageflags", map & PM_FRAME) >> flag & 1;
+	words_of("/proc/self/pagemap", (uintptr_t)addr / PAGE, map, nr);
+	for (size_t i = 0, run; i < nr; i += run) {
+		run = 1;
+		flags[i] = 0;
+		if (!(map[i] & PM_PRESENT))
+			continue;
+		while (i + run < nr && map[i + run] & PM_PRESENT &&
+		       (map[i + run] & PM_FRAME) == (map[i] & PM_FRAME) + run)
+			run++;
+		words_of("/proc/kpageflags", map[i] & PM_FRAME, flags + i, run);
+	}
 }
 
-/* A folio at once: word by word a debug kernel takes minutes for 64 MiB */
+static void *array(size_t nr, size_t size)
+{
+	void *found = calloc(nr, size);
+
+	if (!found)
+		err(1, "calloc");
+	return found;
+}
+
 size_t large_pages_not_whole(const char *addr, size_t size)
 {
-	uint64_t map[NR], flags[NR], head;
-	size_t wrong = 0;
+	size_t wrong = 0, all = size / PAGE;
+	uint64_t *map = array(all, sizeof(*map));
+	uint64_t *flags = array(all, sizeof(*flags)), head = 0;
 
-	for (const char *end = addr + size; addr < end; addr += FOLIO) {
-		words_of("/proc/self/pagemap", (uintptr_t)addr / PAGE, map, NR);
-		head = map[0] & PM_FRAME;
-		if (!(map[0] & PM_PRESENT) || head % NR) {
-			wrong += NR;
-			continue;
-		}
-		words_of("/proc/kpageflags", head, flags, NR);
-		for (size_t i = 0; i < NR; i++)
-			wrong += !(map[i] & PM_PRESENT) ||
-				 (map[i] & PM_FRAME) != head + i ||
-				 !(flags[i] >> (i ? KPF_COMPOUND_TAIL : KPF_COMPOUND_HEAD) & 1);
+	look_at(addr, all, map, flags);
+	for (size_t i = 0; i < all; i++) {
+		if (i % NR == 0)
+			head = map[i] & PM_FRAME;
+		wrong += (map[i] & PM_FRAME) != head + i % NR ||
+			 !(flags[i] >> (i % NR ? KPF_COMPOUND_TAIL : KPF_COMPOUND_HEAD) & 1);
 	}
+	free(map);
+	free(flags);
 	return wrong;
-}
-
-int page_node(const void *addr)
-{
-	void *page = (void *)addr;
-	int node = -1;
-
-	if (syscall(SYS_move_pages, 0, 1UL, &page, NULL, &node, 0))
-		err(1, "move_pages");
-	return node;
 }
 
 size_t large_move(char *addr, size_t size, int node)
 {
 	size_t nr = 0, all = size / PAGE, off = 0;
-	void **pages = calloc(all, sizeof(*pages));
-	int *nodes = calloc(all, sizeof(*nodes));
-	int *status = calloc(all, sizeof(*status));
+	uint64_t *map = array(all, sizeof(*map));
+	uint64_t *flags = array(all, sizeof(*flags));
+	void **pages = array(all, sizeof(*pages));
+	int *nodes = array(all, sizeof(*nodes));
+	int *status = array(all, sizeof(*status));
 
-	if (!pages || !nodes || !status)
-		err(1, "calloc");
+	look_at(addr, all, map, flags);
 	/* A page in the middle of a folio would end the batch */
 	for (size_t i = 0; i < all; i++) {
-		if (i && page_has(addr + i * PAGE, KPF_COMPOUND_TAIL) &&
-		    (pagemap(addr + i * PAGE) & PM_FRAME) ==
-		    (pagemap(addr + (i - 1) * PAGE) & PM_FRAME) + 1)
+		if (i && flags[i] >> KPF_COMPOUND_TAIL & 1 &&
+		    (map[i] & PM_FRAME) == (map[i - 1] & PM_FRAME) + 1)
 			continue;
 		nodes[nr] = node;
 		pages[nr++] = addr + i * PAGE;
@@ -170,8 +177,14 @@ size_t large_move(char *addr, size_t size, int node)
 	if (syscall(SYS_move_pages, 0, nr, pages, nodes, status, MPOL_MF_MOVE_ALL) < 0)
 		err(1, "move_pages");
 	for (size_t i = 0; i < all; i++)
-		if (pagemap(addr + i * PAGE) & PM_PRESENT)
-			off += page_node(addr + i * PAGE) != node;
+		pages[i] = addr + i * PAGE;
+	if (syscall(SYS_move_pages, 0, all, pages, NULL, status, 0))
+		err(1, "move_pages");
+	words_of("/proc/self/pagemap", (uintptr_t)addr / PAGE, map, all);
+	for (size_t i = 0; i < all; i++)
+		off += map[i] & PM_PRESENT && status[i] != node;
+	free(map);
+	free(flags);
 	free(pages);
 	free(nodes);
 	free(status);

@@ -52,7 +52,6 @@ size_t large_pages_not_whole(const char *addr, size_t size);
 
 /* Move the folios; how many pages that are present are not on the node then */
 size_t large_move(char *addr, size_t size, int node);
-int page_node(const void *addr);
 
 /* kB of a field in all VMAs of [addr, addr + size), from smaps */
 long smaps_kb(const char *addr, size_t size, const char *field);
