@@ -19,7 +19,7 @@ from ferry.vm import machine, qemu
 
 pytestmark = pytest.mark.vm
 
-SANITIZED = ("debug", "iommu-kcsan")
+SANITIZED = ("debug", pytest.param("iommu-kcsan", marks=pytest.mark.long))
 APIS = ("vfio", "iommufd")
 STRESS_OPS = 30000  # per thread
 THREAD_PAIRS = 2000

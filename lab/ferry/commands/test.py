@@ -14,15 +14,18 @@ from ferry.kernel import kbuild
 from ferry.server import emulator
 from ferry.suites import kselftest
 
-KERNELS = ("vanilla", "ferry", "debug", "iommu-kcsan")  # that tests boot
+KERNELS = ("vanilla", "ferry", "debug")  # that tests boot
+LONG_KERNELS = ("iommu-kcsan",)  # that those marked "long" boot
 # Most guests keep one CPU busy. A file's tests stay together, as they share boots.
 WORKERS = 2
-ALL = ("-n", str(WORKERS), "--dist", "loadfile", "-v", "--durations", "20")
+ALL = ("-n", str(WORKERS), "--dist", "loadfile", "-v", "--durations", "40")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """--unit, and anything that pytest understands."""
-    parser.add_argument("--unit", action="store_true", help="only the tests that need no VM and no kernel")
+    """How much is tested, and anything that pytest understands."""
+    much = parser.add_mutually_exclusive_group()
+    much.add_argument("--unit", action="store_true", help="only the tests that need no VM and no kernel")
+    much.add_argument("--long", action="store_true", help="also those on a kernel with KCSAN")
     parser.set_defaults(takes_rest=True, develops=True)
 
 
@@ -32,11 +35,11 @@ def run(args: argparse.Namespace) -> int:
     if args.unit:
         chosen = ["-m", "not vm", *chosen]
     else:
-        kernels = {name: kbuild.build(name) for name in KERNELS}
+        kernels = {name: kbuild.build(name) for name in (*KERNELS, *(LONG_KERNELS if args.long else ()))}
         emulator.build()
         migbench.build_migbench()
         iommu.build_stress(kernels["ferry"])
         kselftest.build(kernels["ferry"])
-        chosen = chosen or list(ALL)
+        chosen = chosen or [*ALL, *([] if args.long else ["-m", "not long"])]
     env = {**os.environ, "PYTHONPATH": str(paths.ROOT / "lab")}
     return subprocess.run([sys.executable, "-m", "pytest", *chosen], cwd=paths.ROOT, env=env).returncode
