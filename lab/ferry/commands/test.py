@@ -16,9 +16,8 @@ from ferry.suites import kselftest
 
 KERNELS = ("vanilla", "ferry", "debug")  # that tests boot
 LONG_KERNELS = ("iommu-kcsan",)  # that those marked "long" boot
-# Most guests keep one CPU busy. A file's tests stay together, as they share boots.
-WORKERS = 2
-ALL = ("-n", str(WORKERS), "--dist", "loadfile", "-v", "--durations", "40")
+# One at a time: a guest whose CPUs wait for another guest's says that they stall.
+ALL = ("--durations", "40")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

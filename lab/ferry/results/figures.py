@@ -29,7 +29,6 @@ COMMANDS = {
     "demo": "make demo",
     "no-engine": f"./ferry {NO_ENGINE} --json out/no-engine.json",
     "profile": f"./ferry {PROFILE} --json out/profile.json",
-    "redis": "./ferry redis",
     **{f"table-{name}": f"./ferry table {name}" for name in TABLES},
 }
 _BLOCK = re.compile(r"(<!-- figures: ([a-z0-9-]+) -->\n).*?(\n?<!-- end of figures -->)", re.S)
@@ -337,33 +336,6 @@ def _redis(kept: Kept) -> str:
     )
 
 
-def _clients(kept: Kept) -> str:
-    result = kept.load("redis")
-    rows = [
-        [
-            cell["folio"],
-            f"dcbm, {MOST} channels" if cell["engine"] == "dcbm" else cell["engine"],
-            f"{cell['moved']['per_second']:,.0f}",
-            f"{cell['lost_ms_per_move']:.0f}",
-            f"{sum(move['us'] for move in cell['moves']) / len(cell['moves']) / 1e3:.0f}",
-            " / ".join(f"{cell['moved'][key]:.2f}" for key in ("median_ms", "p99_ms", "longest_ms")),
-        ]
-        for cell in result["cells"]
-    ]
-    moves = [move for cell in result["cells"] for move in cell["moves"]]
-    size = sum(move["bytes"] for move in moves) / len(moves) / (1 << 20)
-    still = [cell["still"]["per_second"] for cell in result["cells"]]
-    head = (
-        *("pages", "engine", "requests/s", "time lost by a move, ms", "a move, ms"),
-        "a request, ms: median / 99th / longest",
-    )
-    return (
-        f"{_origin(result)}, {size:.0f} MiB moved {len(result['cells'][0]['moves'])} times during "
-        f"{result['requests']:,} requests; without moves {min(still):,.0f} to {max(still):,.0f} per second:"
-        f"\n\n{_table(head, rows)}"
-    )
-
-
 def _steps(kept: Kept) -> str:
     profiles = kept.load("profile")["profiles"]
     vanilla = next(each for each in profiles if (each["folio_kib"], each["engine"]) == (4, "vanilla"))
@@ -377,7 +349,6 @@ BLOCKS: dict[str, Callable[[Kept], str]] = {
     "no-engine": _no_engine,
     "demo": _demo,
     "redis": _redis,
-    "clients": _clients,
     "steps": _steps,
     "throughput-defaults": _defaults,
     "throughput-fit": _fit,
