@@ -13,6 +13,7 @@ from ferry.vm import machine
 pytestmark = pytest.mark.vm
 
 PLAN = [(name, program) for name, programs in kselftest.PROGRAMS.items() for program in programs]
+AGAIN = "one-by-one"  # what runs there has run in ranges before
 
 
 @functools.cache
@@ -24,7 +25,10 @@ def kselftests(name: str) -> dict[str, list[ktap.Case]]:
     return kselftest.run(kernel, machine.get(name), programs, kunit=False)
 
 
-@pytest.mark.parametrize(("name", "program"), PLAN)
+@pytest.mark.parametrize(
+    ("name", "program"),
+    [pytest.param(*each, marks=pytest.mark.long if each[0] == AGAIN else ()) for each in PLAN],
+)
 def test_kselftest(name: str, program: str) -> None:
     """No case fails, and at least one is not skipped."""
     cases = kselftests(name)[program]
