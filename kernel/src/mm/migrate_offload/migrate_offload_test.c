@@ -170,10 +170,6 @@ static void engine_creep(struct work_struct *work)
 	struct engine *e = container_of(work, struct engine, work.work);
 	struct migrate_copy *copy;
 
-	/* The first chunk is done: whoever comes next has been chosen */
-	if (e->nr_crept >= CREEP_CHUNK)
-		e->nr_beside +=
-			nr_of_others(container_of(e, struct fixture, engine));
 	spin_lock(&e->lock);
 	copy = list_first_entry_or_null(&e->queue, struct migrate_copy, node);
 	if (copy)
@@ -181,6 +177,10 @@ static void engine_creep(struct work_struct *work)
 	spin_unlock(&e->lock);
 	if (!copy)
 		return;
+	/* The first chunk is done: whoever comes next has been chosen */
+	if (e->nr_crept >= CREEP_CHUNK)
+		e->nr_beside +=
+			nr_of_others(container_of(e, struct fixture, engine));
 	e->nr_crept++;
 	engine_copy(e, copy);
 	schedule_delayed_work(&e->work, msecs_to_jiffies(50));
