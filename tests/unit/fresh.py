@@ -62,10 +62,8 @@ def _run(kernel: Kernel, where: machine.Machine, job: qemu.Job, **more: object) 
     records = []
     for line in job.script.splitlines():
         if found := re.match(r"""echo ["'](row \w+|cell \d+|cycles \d+) """, line):
-            kind = found[1]
-            records.append(
-                f"{kind} 10 1" if kind.startswith("cycles") else f"{kind} {_row(job.script, line)}"
-            )
+            said = _cycles if found[1].startswith("cycles") else _row
+            records.append(f"{found[1]} {said(job.script, line)}")
     return qemu.Result(0, records, "", "")
 
 
@@ -73,6 +71,12 @@ def _row(script: str, line: str) -> str:
     """What migbench would say, with the folio size that it was last asked for."""
     size = re.findall(r"--folio (\S+)", script[: script.index(line)])[-1]
     return json.dumps(ROW | {"folio_kib": migbench.parse_size(size) // 1024})
+
+
+def _cycles(script: str, line: str) -> str:
+    """Cycles, the pages that were moved, and cycles of their copies."""
+    moved = int(re.findall(r"--bytes (\d+)", script[: script.index(line)])[-1]) // 4096
+    return f"{10 * moved} {moved} {moved}"
 
 
 def main() -> int:

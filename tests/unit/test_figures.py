@@ -98,14 +98,17 @@ def out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "out"
 
 
-def test_whole_results_of_zen3_are_kept(out: Path) -> None:
+def test_whole_results_of_each_own_server_are_kept(out: Path) -> None:
     _measured(out, "no-engine")
     _measured(out, "table-v5-batch", quick=False, profile="zen3")
     _measured(out, "table-v5-batch-quick", quick=True, profile="zen3")
     _measured(out, "table-v5-batch-cxl", quick=False, profile="cxl")
+    _measured(out, "table-v1-cycles", quick=False, profile="v1")
+    _measured(out, "redis-cxl", profile="cxl")
     command.keep()
     assert sorted(path.name for path in figures.FOLDER.iterdir()) == [
         "no-engine.json",
+        "table-v1-cycles.json",
         "table-v5-batch.json",
     ]
 

@@ -61,14 +61,15 @@ def test_this_machine_says_its_kernel_and_compiler() -> None:
 @pytest.mark.parametrize(
     ("profile", "quick", "name"),
     [
-        ("zen3", False, "table-t.json"),
-        ("zen3", True, "table-t-quick.json"),
-        ("cxl", False, "table-t-cxl.json"),
-        ("here", True, "table-t-here-quick.json"),
+        ("zen3", False, "table-v5-throughput.json"),
+        ("zen3", True, "table-v5-throughput-quick.json"),
+        ("cxl", False, "table-v5-throughput-cxl.json"),
+        ("here", True, "table-v5-throughput-here-quick.json"),
+        ("v1", False, "table-v5-throughput-v1.json"),
     ],
 )
 def test_another_machine_or_a_part_has_a_file_of_its_own(profile: str, quick: bool, name: str) -> None:
-    result: dict[str, Any] = {"table": "t", "profile": profile, "quick": quick}
+    result: dict[str, Any] = {"table": "v5-throughput", "profile": profile, "quick": quick}
     assert show.place(result, Path()).name == name
 
 

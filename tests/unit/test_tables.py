@@ -15,6 +15,7 @@ from matplotlib import pyplot
 from ferry import cli, paths
 from ferry.bench import cell, rows
 from ferry.bench.cell import Cell, Found
+from ferry.bench.migbench import parse_size
 from ferry.commands import table as table_command
 from ferry.errors import FerryError, UsageError
 from ferry.results import report
@@ -144,10 +145,12 @@ def test_earlier_design_never_lacks_descriptors() -> None:
 
 def test_cycles_are_per_page() -> None:
     row = json.dumps({**ROW.as_json(), "passed": True, "mismatched_bytes": 0, "per_call": 0, "runs": [1]})
-    records = [f"cell 0 {row}", "cycles 0 5120 1024"]
-    (found,) = cell.parse(records, [Cell("dma", "4K", 512, 1, 512, cycles=True)]).values()
+    cells = [Cell("dma", "4K", 512, 1, 512, cycles=True)]
+    (found,) = cell.parse([f"cell 0 {row}", "cycles 0 5120 512 1024"], cells).values()
     assert found.cycles == (10.0, 2.0)
     assert found.as_json()["copy_share"] == 0.2
+    with pytest.raises(FerryError, match="has moved 32 pages"):
+        cell.parse([f"cell 0 {row}", "cycles 0 320 32 64"], cells)
 
 
 def test_vanilla_has_the_copies_of_the_same_batch() -> None:
@@ -160,19 +163,44 @@ def test_vanilla_has_the_copies_of_the_same_batch() -> None:
     assert shares == [0.2, 2.0 / 9.0, 0.125, 1.0 / 7.0]
 
 
-def test_shards_hold_each_cell_once_and_one_kernel() -> None:
-    cells = _cells("v5-throughput", False)
-    plan = runner.shards(cells)
-    assert sorted(i for shard in plan for i, _ in shard.cells) == list(range(len(cells)))
-    for shard in plan:
-        assert {cells[i].flavour for i, _ in shard.cells} == {shard.flavour}
-    assert plan == runner.shards(cells)
+def test_a_cell_is_alone_and_begins_as_its_state_says() -> None:
+    """Nothing that a neighbour has left; another state is another machine, not another measurement."""
+    one = Cell("ferry", "4K", 512, 16)
+    script = runner.script(7, one)
+    assert script.count("migbench --folio") == 1
+    assert runner.script(7, replace(one, state=3)) == "perturb 3\n" + script.replace("x16", "x16, state 3")
+    server = profile.load("zen3").computer
+    assert server.in_state(0) == server
+    assert server.in_state(3).kernel_args == (*server.kernel_args, "ferry_state=3")
 
 
-def test_each_server_has_its_own_vms() -> None:
-    cells = _cells("sensitivity", False)
-    for shard in runner.shards(cells):
-        assert {each.varied for _, each in shard.cells} == {shard.varied}
+def test_range_is_of_all_states_and_each_has_its_own_vanilla() -> None:
+    table = experiments.get("v5-throughput")
+    states = [
+        experiments.compare(table, [_found(Cell("vanilla", "2M", 48), base), _found(THREE[2][0], gbps)])
+        for base, gbps in ((2.0, 12.0), (2.5, 12.5), (2.0, 14.0))
+    ]
+    vanilla, ferry = (experiments.with_range(same) for same in zip(*states, strict=True))
+    assert ferry.ratio == 6.0
+    assert ferry.as_json()["ratio_range"] == (5.0, 7.0)
+    assert vanilla.ratio_range == (1.0, 1.0)
+    assert "ratio_range" not in experiments.with_range(states[0][1:]).as_json()
+
+
+def test_posted_deviation_is_that_of_the_ratio() -> None:
+    """65.23 +- 1.70 of 11.02 +- 0.17: sqrt((1.70 / 65.23)^2 + (0.17 / 11.02)^2) = 3.03 % of 5.92."""
+    dma = _result()["cells"][1]
+    assert dma["published_ratio_sd"] == pytest.approx(0.179, abs=0.001)
+    (shown,) = (show for name, show in show.COLUMNS if name == "published" and "±" in show(dma))
+    assert shown(dma) == "5.92x ± 0.18"
+
+
+def test_no_batch_has_more_folios_than_the_kernel_collects() -> None:
+    source = (paths.ROOT / "kernel/src/mm/migrate_bulk/move_pages.c").read_text()
+    assert f"#define BLOCK_LARGE	{experiments.LIST_FOLIOS}	" in source
+    for name in experiments.TABLES:
+        for each in _cells(name, False):
+            assert each.batch_pages * 4096 <= experiments.LIST_FOLIOS * parse_size(each.folio)
 
 
 def test_one_thing_at_a_time_is_varied_around_the_profile() -> None:

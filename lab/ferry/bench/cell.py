@@ -37,6 +37,7 @@ class Cell:
     cycles: bool = False  # of migrate_pages() and of the copies in it
     runs: int = 1  # more where they differ
     varied: tuple[str, int | str] | None = None  # what of the server is other than its profile says
+    state: int = 0  # in which the machine begins; each number is another
 
     def __post_init__(self) -> None:
         if self.engine not in ENGINES:
@@ -59,7 +60,8 @@ class Cell:
         channels = f" x{many}" if many else ""
         batch = f", batches of {self.batch_pages}" if self.batch_pages else ""
         varied = f", {self.varied[0]} {self.varied[1]}" if self.varied else ""
-        return f"{self.folios} x {self.folio}, {self.engine}{channels}{batch}{varied}"
+        state = f", state {self.state}" if self.state else ""
+        return f"{self.folios} x {self.folio}, {self.engine}{channels}{batch}{varied}{state}"
 
     def engine_lines(self) -> list[str]:
         """Shell lines that load the engine, as it is to be."""
@@ -104,9 +106,11 @@ class Found:
     cell: Cell
     row: rows.Row
     access: dict[str, float] | None = None  # cycles to read a page: uncached, cached, after the move
-    cycles: tuple[float, float] | None = None  # of migrate_pages() per page; of its copies, 0 if not known
+    cycles: tuple[float, float] | None = None  # of migrate_pages() per page; of the copies, 0 if not known
     ratio: float | None = None  # to vanilla, in the same run
+    ratio_range: tuple[float, float] | None = None  # the least and the greatest, if it began otherwise, too
     published_ratio: float | None = None
+    published_ratio_sd: float | None = None
     fitted: bool = False  # the engine was fitted to that ratio
     published_first_us: float | None = None
     published_share: float | None = None  # of the copies in migrate_pages()
@@ -129,7 +133,9 @@ class Found:
             "runs": self.row.runs,
             "gbps": self.row.gbps,
             "ratio": self.ratio,
+            "ratio_range": self.ratio_range,
             "published_ratio": self.published_ratio,
+            "published_ratio_sd": self.published_ratio_sd,
             "fitted": self.fitted or None,
             "first_folio_us": self.row.first_folio_us,
             "published_first_folio_us": self.published_first_us,
@@ -173,10 +179,11 @@ def parse(records: Sequence[str], cells: Sequence[Cell]) -> dict[int, Found]:
             row = rows.from_migbench(text, cell.engine, cell.channels)
             found[int(number)] = Found(cell, row, _access(text))
         elif kind == "cycles":
-            number, total, copies = rest.split()
-            each = found[int(number)]
-            pages = each.cell.bytes // PAGE
-            found[int(number)] = replace(each, cycles=(int(total) / pages, int(copies) / pages))
+            index, total, moved, copies = (int(word) for word in rest.split())
+            each = found[index]
+            if not moved or moved % (each.cell.bytes // PAGE):
+                raise FerryError(f"{each.cell.title}: migrate_pages() says that it has moved {moved} pages")
+            found[index] = replace(each, cycles=(total / moved, copies / moved))
     return found
 
 

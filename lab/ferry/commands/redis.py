@@ -17,9 +17,12 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 
+PROFILE = "zen3"
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Which servers, which engines, and where to put the figures."""
-    parser.add_argument("--profile", default="zen3", choices=profile.names(), help="default: zen3")
+    parser.add_argument("--profile", default=PROFILE, choices=profile.names(), help=f"default: {PROFILE}")
     parser.add_argument(
         "--folio", default=",".join(clients.FOLIOS), metavar="LIST",
         help="of 4K, THP (default: both)",
@@ -29,8 +32,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"of {', '.join(clients.ENGINES)} (default: all)",
     )  # fmt: skip
     parser.add_argument(
-        "--json", metavar="FILE", default=str(paths.OUT / "redis.json"),
-        help="where to write the figures (default out/redis.json)",
+        "--json", metavar="FILE",
+        help="where to write (default out/redis.json, or redis-NAME for another profile, -part for fewer)",
     )  # fmt: skip
 
 
@@ -38,7 +41,9 @@ def run(args: argparse.Namespace) -> int:
     """A table, and JSON."""
     folios = _chosen("--folio", args.folio, clients.FOLIOS)
     engines = _chosen("--engine", args.engine, clients.ENGINES)
-    path = Path(args.json)
+    part = "" if args.profile == PROFILE else f"-{args.profile}"
+    part += "" if len(folios) * len(engines) == len(clients.FOLIOS) * len(clients.ENGINES) else "-part"
+    path = Path(args.json or paths.OUT / f"redis{part}.json")
     report.check_writable(path)
     plan = clients.Plan()
     emulator.build()

@@ -13,7 +13,7 @@ from ferry.errors import FerryError
 from ferry.progress import note
 from ferry.results import figures, plot, provenance
 from ferry.results import report as report_files
-from ferry.tables import page
+from ferry.tables import experiments, page
 
 DOCS = paths.ROOT / "docs"
 PICTURES = ("table-v5-throughput.png", "table-v5-batch.png", "table-sensitivity.png")
@@ -62,16 +62,14 @@ def _headline(kept: figures.Kept) -> Path:
 
 def keep() -> None:
     """Copy the results that out/ has. Raises FerryError if one is of files that no commit has."""
-    found = [paths.OUT / f"{name}.json" for name in figures.COMMANDS]
-    found += sorted(path for path in paths.OUT.glob("table-*.json") if path not in found)
+    # What is of a part of the cells, or of another machine, has another name.
+    names = dict.fromkeys([*figures.COMMANDS, *(f"table-{name}" for name in experiments.TABLES)])
     figures.FOLDER.mkdir(exist_ok=True)
-    for path in found:
+    for path in (paths.OUT / f"{name}.json" for name in names):
         if not path.is_file():
             note(f"not measured since: {path.stem}")
             continue
         result = json.loads(path.read_text())
-        if result.get("quick") or result.get("profile", "zen3") != "zen3":
-            continue
         if result["provenance"]["commit"].endswith("-changed"):
             raise FerryError(f"{path} was measured with changes that no commit has: commit, measure again")
         for each in result.get("profiles", []):

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +19,20 @@ from ferry.vm.machine import Machine
 
 ALL = "all"
 MOST_SHOWN = 20
+MOST_STATES = 32
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Which table, where, and how much of it."""
     parser.add_argument("name", metavar="NAME", help=f"{', '.join(experiments.TABLES)}, or {ALL}")
-    parser.add_argument("--profile", default="zen3", metavar="NAME", help=f"{', '.join(profile.names())}")
+    parser.add_argument(
+        "--profile", metavar="NAME", help=f"{', '.join(profile.names())} (default: v1 for v1-cycles, or zen3)"
+    )
     parser.add_argument("--quick", action="store_true", help="fewer cells: minutes instead of half an hour")
+    parser.add_argument(
+        "--states", type=int, default=1, metavar="N",
+        help="measure each cell N times, on machines that begin otherwise, and show the range",
+    )  # fmt: skip
     parser.add_argument("--twice", action="store_true", help="measure twice; fail unless all is the same")
     parser.add_argument(
         "--here", action="store_true", help="measure this machine itself, which runs a Ferry kernel; no VM"
@@ -38,20 +46,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print each table and write it into out/, with a plot; then the page with all of them."""
     wanted = list(experiments.TABLES.values()) if args.name == ALL else [experiments.get(args.name)]
-    server = profile.load(args.profile)
+    servers = [profile.load(args.profile or table.profile) for table in wanted]
     wall = [table.name for table in wanted if args.here or table.wall_time]
     if args.twice and wall:
         raise UsageError(
             f"--twice is for virtual time: wall time, here of {wall[0]}, is never the same twice"
+        )
+    if not 1 <= args.states <= MOST_STATES:
+        raise UsageError(f"--states {args.states}: choose 1 to {MOST_STATES}")
+    if args.states > 1 and wall:
+        raise UsageError(
+            f"--states is for virtual time: wall time, here of {wall[0]}, has a range in any case"
         )
     if args.here and args.one_by_one:
         raise UsageError("--one-by-one is for VMs: here, say 'sysctl vm.migrate_ranges=0' before")
     if args.here:
         here.check()
     path = Path(args.json) if args.json and args.json != "-" else None
-    for output in filter(None, (path, *(show.place(_about(table, server, args)) for table in wanted))):
+    places = [show.place(_about(table, server, args)) for table, server in zip(wanted, servers, strict=True)]
+    for output in filter(None, (path, *places)):
         report.check_writable(output)
-    results = [_one(table, server, args) for table in wanted]
+    results = [_one(table, server, args) for table, server in zip(wanted, servers, strict=True)]
     if args.json:
         report.write_json(path, results[0] if args.name != ALL else {"tables": results})
     if args.json != "-":
@@ -102,6 +117,7 @@ def _about(table: experiments.Table, server: profile.Profile, args: argparse.Nam
         "note": table.note,
         "profile": "here" if args.here else server.name + ("-one-by-one" if args.one_by_one else ""),
         "quick": args.quick,
+        "states": args.states,
         "source": {key: source[key] for key in ("title", "author", "link", "machine")},
     }
 
@@ -113,16 +129,21 @@ def _measure(table: experiments.Table, server: profile.Profile, args: argparse.N
     missing: list[str] = []
     if args.here:
         outcome = here.measure(cells)
-        found, known = outcome.found, provenance.of_here()
+        measured, known = outcome.found, provenance.of_here()
         missing = [f"{one.title}: it needs {why}" for one, why in outcome.missing]
     else:
         _check_channels(table, cells, server)
         emulator.build()
         machine = server.as_threads() if table.wall_time else server.as_machine()
         machine = machine.one_by_one() if args.one_by_one else machine
-        found, kernels = runner.in_vms(cells, machine, _others(cells, server, args))
+        every = [replace(each, state=state) for state in range(args.states) for each in cells]
+        measured, kernels = runner.in_vms(every, machine, _others(cells, server, args))
         known = provenance.of_vms(machine, kernels) | {"server": server.summary, **server.parameters()}
-    figures = [each.as_json() for each in experiments.compare(table, found)]
+    count = len(measured) // args.states
+    by_state = [
+        experiments.compare(table, measured[at : at + count]) for at in range(0, len(measured), count)
+    ]
+    figures = [experiments.with_range(same).as_json() for same in zip(*by_state, strict=True)]
     return {
         **_about(table, server, args),
         "provenance": known,

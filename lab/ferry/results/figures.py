@@ -29,6 +29,7 @@ COMMANDS = {
     "demo": "make demo",
     "no-engine": f"./ferry {NO_ENGINE} --json out/no-engine.json",
     "profile": f"./ferry {PROFILE} --json out/profile.json",
+    "redis": "./ferry redis",
     **{f"table-{name}": f"./ferry table {name}" for name in TABLES},
 }
 _BLOCK = re.compile(r"(<!-- figures: ([a-z0-9-]+) -->\n).*?(\n?<!-- end of figures -->)", re.S)

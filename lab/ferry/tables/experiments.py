@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import tomllib
 from collections.abc import Callable, Sequence
@@ -18,10 +19,13 @@ from ferry.tables import sensitivity
 # What an emulated node has room for. 96M are 48 folios of 2M: as many for each of 1, 2, 4, 8, 12 or 16
 # channels.
 THROUGHPUT_BYTES = 96 << 20
-BATCH_BYTES = 256 << 20
+BATCH_BYTES = 1 << 30
 MTCOPY_BYTES = 256 << 20
-CYCLES_PAGES = 65536
+CYCLES_PAGES = 262144
 USERSPACE_PAGES = 131072
+# Ferry's move_pages(2) goes through no more addresses at a time (kernel/src/mm/migrate_bulk/move_pages.c),
+# so no batch of the earlier design on Ferry's kernel has more folios.
+LIST_FOLIOS = 4096
 # What was posted is of 1 GB or less (mtcopy: 2 GB), and where it is said, medians of 10 runs.
 POSTED_BYTES = 1 << 30
 POSTED_RUNS = 10
@@ -54,6 +58,7 @@ class Posted:
     """What was posted of a cell."""
 
     ratio: float | None = None  # to vanilla
+    ratio_sd: float | None = None  # its standard deviation, where those of both were posted
     first_us: float | None = None
     share: float | None = None
     access: dict[str, float] | None = None
@@ -72,6 +77,7 @@ class Table:
     source: str  # in published.toml
     cells: Callable[[dict[str, Any], Scale], list[Cell]]
     published: Callable[[dict[str, Any], Cell], Posted]
+    profile: str = "zen3"  # the server, unless one is named
     wall_time: bool = False  # real threads and caches instead of icount: ratios only
     note: str = ""
 
@@ -108,6 +114,7 @@ def compare(table: Table, found: Sequence[Found]) -> list[Found]:
                 each,
                 ratio=_speed(each) / _speed(vanilla) if vanilla else None,
                 published_ratio=posted.ratio,
+                published_ratio_sd=posted.ratio_sd,
                 fitted=posted.fitted,
                 published_first_us=posted.first_us,
                 published_share=posted.share,
@@ -115,6 +122,19 @@ def compare(table: Table, found: Sequence[Found]) -> list[Found]:
             )
         )
     return compared
+
+
+def with_range(states: Sequence[Found]) -> Found:
+    """A cell as its first state has it, with the least and the greatest ratio of all states."""
+    ratios = [each.ratio for each in states if each.ratio is not None]
+    if len(states) < 2 or not ratios:
+        return states[0]
+    return replace(states[0], ratio_range=(min(ratios), max(ratios)))
+
+
+def _deviation(one: float, one_sd: float, other: float, other_sd: float) -> float:
+    """The standard deviation of one / other, if they are independent and theirs are small."""
+    return one / other * math.hypot(one_sd / one, other_sd / other)
 
 
 def _with_copies(one: Found, found: Sequence[Found]) -> Found:
@@ -136,6 +156,11 @@ def _alike(one: Cell, other: Cell) -> bool:
     return (one.folio, one.folios) == (other.folio, other.folios)
 
 
+def in_one_batch(folio: str, folios: int) -> int:
+    """Pages of as many folios as the earlier design can have in a batch here."""
+    return min(folios, LIST_FOLIOS) * parse_size(folio) // PAGE
+
+
 # --- v5-throughput ---
 
 
@@ -145,12 +170,13 @@ def throughput_cells(
     engines: Sequence[str] = ("vanilla", "cpu", "dma", "ferry"),
     scale: Scale = Scale(),
 ) -> list[Cell]:
-    """Equal bytes in folios of each size with each engine; the earlier design takes them in one batch."""
+    """Equal bytes in folios of each size with each engine; the earlier design takes what it can at once."""
     cells = []
     total = scale.bytes(THROUGHPUT_BYTES)
     how: dict[str, Any] = {"latency": True, "runs": scale.runs()}
     for folio in folios:
-        count, batch = total // parse_size(folio), total // PAGE
+        count = total // parse_size(folio)
+        batch = in_one_batch(folio, count)
         if "vanilla" in engines:
             cells.append(Cell("vanilla", folio, count, **how))
         if "cpu" in engines:
@@ -172,8 +198,12 @@ def _throughput_published(known: dict[str, Any], cell: Cell) -> Posted:
     if cell.engine not in ("vanilla", "dma") or cell.varied:
         return NOTHING
     place = every["folios"].index(cell.folio)
-    row = every["vanilla"] if cell.engine == "vanilla" else every["dma"][str(cell.channels)]
-    return Posted(row[place] / every["vanilla"][place], fitted=cell.engine == "dma" and cell.folio in FITTED)
+    base, base_sd = every["vanilla"][place], every["sd"]["vanilla"][place]
+    if cell.engine == "vanilla":
+        return Posted(1.0)
+    channels = str(cell.channels)
+    speed, sd = every["dma"][channels][place], every["sd"]["dma"][channels][place]
+    return Posted(speed / base, _deviation(speed, sd, base, base_sd), fitted=cell.folio in FITTED)
 
 
 # --- sensitivity ---
@@ -203,8 +233,8 @@ def _batch(known: dict[str, Any], scale: Scale) -> list[Cell]:
         counts = known["vanilla"][folio]["folios"]
         if scale.quick:
             pages, counts, channels = pages[::3], counts[::3], [1, 16]
-        pages = [each for each in pages if each * PAGE <= total]
         count = total // parse_size(folio)
+        pages = [each for each in pages if each <= in_one_batch(folio, count)]
         counts = sorted({each for each in counts if each <= count} | {count})
         cells += [Cell("vanilla", folio, each, **how) for each in counts]
         for each in channels:
@@ -219,27 +249,30 @@ def _batch_published(known: dict[str, Any], cell: Cell) -> Posted:
         if cell.folios not in vanilla["folios"]:
             return NOTHING
         place = vanilla["folios"].index(cell.folios)
-        return Posted(vanilla["gbps"][place] / vanilla["gbps"][-1], vanilla["first_us"][place])
+        ratio = vanilla["gbps"][place] / vanilla["gbps"][-1]
+        return Posted(ratio, first_us=vanilla["first_us"][place])
     if cell.engine != "dma":
         return NOTHING
     every = known["batch"][cell.folio]
     place = every["pages"].index(cell.batch_pages)
     channels = str(cell.channels)
-    return Posted(every["gbps"][channels][place] / vanilla["gbps"][-1], every["first_us"][channels][place])
+    ratio = every["gbps"][channels][place] / vanilla["gbps"][-1]
+    return Posted(ratio, first_us=every["first_us"][channels][place])
 
 
 # --- v1-cycles ---
 
 
 def _cycles(known: dict[str, Any], scale: Scale) -> list[Cell]:
-    """Base pages, all of a size in one batch."""
+    """Base pages, as many in a batch as can be."""
     cells = []
     how: dict[str, Any] = {"cycles": True, "runs": scale.runs()}
     for pages in _pages(known, scale, CYCLES_PAGES):
+        batch = in_one_batch("4K", pages)
         cells += [
             Cell("vanilla", "4K", pages, **how),
-            Cell("cpu", "4K", pages, batch_pages=pages, **how),
-            Cell("dma", "4K", pages, channels=1, batch_pages=pages, **how),
+            Cell("cpu", "4K", pages, batch_pages=batch, **how),
+            Cell("dma", "4K", pages, channels=1, batch_pages=batch, **how),
         ]
     return cells
 
@@ -253,8 +286,16 @@ def _pages(known: dict[str, Any], scale: Scale, emulated: int) -> list[int]:
 def _cycles_published(known: dict[str, Any], cell: Cell) -> Posted:
     place = known["pages"].index(cell.folios)
     every = known["migrate_pages"]
-    ratio = every["vanilla"][place] / every[cell.engine][place]
-    return Posted(None if cell.engine == "vanilla" else ratio, share=known["copy_share"][cell.engine][place])
+    share = known["copy_share"][cell.engine][place]
+    if cell.engine == "vanilla":
+        return Posted(share=share)
+    return Posted(*_slower(every, known["migrate_pages_sd"], cell.engine, place), share=share)
+
+
+def _slower(cycles: dict[str, Any], sd: dict[str, Any], engine: str, place: int) -> tuple[float, float]:
+    """The ratio of speeds, and its deviation, where cycles were posted."""
+    base, other = cycles["vanilla"][place], cycles[engine][place]
+    return base / other, _deviation(base, sd["vanilla"][place], other, sd[engine][place])
 
 
 # --- userspace ---
@@ -265,10 +306,11 @@ def _userspace(known: dict[str, Any], scale: Scale) -> list[Cell]:
     cells = []
     how: dict[str, Any] = {"access": True, "runs": scale.runs(WALL_RUNS)}
     for folios in _pages(known, scale, USERSPACE_PAGES):
+        batch = in_one_batch("4K", folios)
         cells += [
             Cell("vanilla", "4K", folios, **how),
-            Cell("cpu", "4K", folios, batch_pages=folios, **how),
-            Cell("dma", "4K", folios, channels=1, batch_pages=folios, **how),
+            Cell("cpu", "4K", folios, batch_pages=batch, **how),
+            Cell("dma", "4K", folios, channels=1, batch_pages=batch, **how),
             Cell("ferry", "4K", folios, channels=1, **how),
         ]
     return cells
@@ -281,7 +323,7 @@ def _userspace_published(known: dict[str, Any], cell: Cell) -> Posted:
     reads = {name: known[name][cell.engine][place] for name in ("uncached", "cached", "post_move")}
     if cell.engine == "vanilla":
         return Posted(access=reads)
-    return Posted(known["vanilla"][place] / known[cell.engine][place], access=reads)
+    return Posted(*_slower(known, known["sd"], cell.engine, place), access=reads)
 
 
 # --- mtcopy ---
@@ -310,6 +352,11 @@ def _mtcopy_published(known: dict[str, Any], cell: Cell) -> Posted:
     return Posted(row[place] / every["vanilla"][place])
 
 
+COLLECTED = (
+    f"The earlier design takes at most {LIST_FOLIOS:,} folios at once, which are as many as move_pages() of "
+    "Ferry's kernel collects."
+)
+
 TABLES = {
     table.name: table
     for table in (
@@ -319,6 +366,7 @@ TABLES = {
             "v5",
             _throughput,
             _throughput_published,
+            note=COLLECTED,
         ),
         Table(
             "sensitivity",
@@ -326,7 +374,8 @@ TABLES = {
             "v5",
             _sensitivity,
             _throughput_published,
-            note="One parameter at a time is other than the profile says; a row without one has none. "
+            note=COLLECTED
+            + " One parameter at a time is other than the profile says; a row without one has none. "
             "Vanilla does not use the engine, and was measured once.",
         ),
         Table(
@@ -335,6 +384,7 @@ TABLES = {
             "v5",
             _batch,
             _batch_published,
+            note=COLLECTED + " Larger batches of 4K folios were posted, and are left out.",
         ),
         Table(
             "v1-cycles",
@@ -342,7 +392,9 @@ TABLES = {
             "v1",
             _cycles,
             _cycles_published,
-            note="Vanilla's copies lie between other work, where no tracepoint sees them: what is shown is "
+            profile="v1",
+            note=COLLECTED
+            + " Vanilla's copies lie between other work, where no tracepoint sees them: what is shown is "
             "what cpu's took, which are the same copies, one after the other.",
         ),
         Table(
@@ -352,7 +404,8 @@ TABLES = {
             _userspace,
             _userspace_published,
             wall_time=True,
-            note="An emulated CPU has no caches: there, what a read costs says nothing. Use --here.",
+            note=COLLECTED
+            + " An emulated CPU has no caches: there, what a read costs says nothing. Use --here.",
         ),
         Table(
             "mtcopy",

@@ -33,6 +33,9 @@ Compare ratios to vanilla, never GB/s, with another machine.
 remap), made by Ferry's own kernel with such settings; <b>ferry</b> is Ferry as it is set by default;
 <b>cpu</b> copies each batch with the CPU. A machine that was measured itself
 has no vanilla: <b>none</b> is Ferry's kernel without an engine, which batches page tables.
+"Of all starts" is the least and the greatest ratio where each cell was measured several times, on machines
+that begin otherwise: other random numbers, other memory in use. All else is of the first.
+A posted ratio has the standard deviation that follows from those that were posted.
 "Residual" is how much the measured ratio exceeds the published one; where it says "fitted", the engine's
 parameters were chosen to make it small, everywhere else it tests them.
 Every byte that was moved was verified.</p>
@@ -70,8 +73,13 @@ def _clock(result: Json) -> str:
 
 def _facts(result: Json) -> str:
     """What a reader needs to measure it again."""
-    flags = [("--quick", result["quick"]), ("--here", show.is_here(result))]
-    if not show.is_here(result) and result["profile"] != "zen3":
+    states = result.get("states", 1)
+    flags = [
+        ("--quick", result["quick"]),
+        ("--here", show.is_here(result)),
+        (f"--states {states}", states > 1),
+    ]
+    if not show.is_here(result) and result["profile"] != experiments.get(result["table"]).profile:
         flags.append((f"--profile {result['profile']}", True))
     known = dict(result["provenance"])
     kernels = {

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ferry import paths
 from ferry.results import report
+from ferry.tables import experiments
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -25,7 +26,8 @@ COLUMNS: tuple[tuple[str, Callable[[Json], str]], ...] = (
     ("folios", lambda cell: f"{cell['folios']:,}"),
     ("GB/s", lambda cell: f"{cell['gbps']:.3f}"),
     ("ratio", lambda cell: _ratio(cell.get("ratio"))),
-    ("published", lambda cell: _ratio(cell.get("published_ratio"))),
+    ("of all starts", lambda cell: _range(cell.get("ratio_range"))),
+    ("published", lambda cell: _posted(cell)),
     ("residual", lambda cell: residual(cell)),
     ("migrate_pages, cycles/page", lambda cell: _us(cell.get("migrate_cycles_per_page"))),
     ("copies, cycles/page", lambda cell: _us(cell.get("copy_cycles_per_page"))),
@@ -90,6 +92,15 @@ def _ratio(value: float | None) -> str:
     return "" if value is None else f"{value:.2f}x"
 
 
+def _range(ends: list[float] | None) -> str:
+    return "" if ends is None else f"{ends[0]:.2f} - {ends[1]:.2f}"
+
+
+def _posted(cell: Json) -> str:
+    deviation = f" ± {cell['published_ratio_sd']:.2f}" if "published_ratio_sd" in cell else ""
+    return _ratio(cell.get("published_ratio")) + deviation
+
+
 def _us(value: float | None) -> str:
     return "" if value is None else f"{value:,.0f}"
 
@@ -124,8 +135,8 @@ def _cpus(known: Json) -> str:
 
 
 def place(result: Json, folder: Path = paths.OUT) -> Path:
-    """The file of a result: another machine's, or a part of the cells, never replaces the whole of zen3's."""
-    profile = "" if result["profile"] == "zen3" else f"-{result['profile']}"
+    """The file of a result: another machine's, or a part of the cells, never replaces the table itself."""
+    profile = "" if result["profile"] == experiments.get(result["table"]).profile else f"-{result['profile']}"
     return folder / f"table-{result['table']}{profile}{'-quick' if result['quick'] else ''}.json"
 
 

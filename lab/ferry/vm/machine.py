@@ -60,6 +60,13 @@ class Machine:
         """The same machine, where Ferry's kernel unmaps folios one by one and not in ranges."""
         return replace(self, kernel_args=(*self.kernel_args, ONE_BY_ONE))
 
+    def in_state(self, state: int) -> Machine:
+        """The same machine, which begins otherwise: Linux seeds its random numbers, and with them where
+        programs and free memory lie, with its command line. State 0 is the machine itself.
+        """
+        args = (f"ferry_state={state}",) if state else ()
+        return replace(self, kernel_args=(*self.kernel_args, *args))
+
     def needs_own_emulator(self, kvm: bool) -> bool:
         """Whether it is the lab's QEMU that runs it, because its CPUs are threads of an emulator.
 

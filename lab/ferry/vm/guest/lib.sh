@@ -18,6 +18,11 @@ step() {
 	echo "$*"
 }
 
+# perturb STATE: begin otherwise than another state does, with some memory in use.
+perturb() {
+	dd if=/dev/zero of=/dev/shm/perturb bs=4k count=$(($1 * 1237)) 2>/dev/null
+}
+
 # activate NAME: said before each measurement, so that none is of what another has left. A kernel
 # without Ferry has nothing but "none".
 activate() {
@@ -71,19 +76,21 @@ use_policy() {
 
 TRACE=/sys/kernel/tracing/instances/ferry
 
-# cycles COMMAND...: prints the cycles of its last migrate_pages(), and, from a second run with more
-# tracepoints, of the copies in that, which is 0 on a kernel without Ferry.
+# cycles COMMAND...: prints the cycles of its calls of migrate_pages(), how many base pages these have
+# moved, and, from a second run with more tracepoints, the cycles of the copies, which is 0 on a kernel
+# without Ferry.
 cycles() {
-	traced "migrate/mm_migrate_pages_start migrate/mm_migrate_pages" "$@"
-	total=${found% *}
+	found="0 0 0"
 	if [ -d $OFFLOAD ]; then
 		traced "migrate/set_migration_pte migrate_offload/migrate_offload_remap" "$@"
 	fi
-	echo "$total ${found#* }"
+	copies=${found##* }
+	traced "migrate/mm_migrate_pages_start migrate/mm_migrate_pages" "$@"
+	echo "${found% *} $copies"
 }
 
-# traced EVENTS COMMAND...: found is then the cycles of migrate_pages(), and those from the last page's
-# unmapping to the remapping.
+# traced EVENTS COMMAND...: found is then the cycles of all migrate_pages(), the base pages moved, and the
+# cycles from the last page's unmapping to the remapping, of all chunks.
 traced() {
 	mkdir $TRACE || fail "cannot trace: is this root, with CONFIG_EVENT_TRACING?"
 	echo x86-tsc >$TRACE/trace_clock
@@ -95,10 +102,14 @@ traced() {
 	"$@" >"$WORK/said" 2>&1 || fail "$(tail -n 1 "$WORK/said")"
 	found=$(awk '
 		/ mm_migrate_pages_start: / { start = $4 }
-		/ mm_migrate_pages: / { total = $4 - start }
+		/ mm_migrate_pages: / {
+			total += $4 - start
+			match($0, /nr_succeeded=[0-9]+/)
+			moved += substr($0, RSTART + 13, RLENGTH - 13)
+		}
 		/ set_migration_pte: / { unmapped = $4 }
-		/ migrate_offload_remap: / { copies = $4 - unmapped }
-		END { printf "%d %d", total, copies }
+		/ migrate_offload_remap: / { copies += $4 - unmapped }
+		END { printf "%.0f %.0f %.0f", total, moved, copies }
 	' $TRACE/trace)
 	rmdir $TRACE
 }
