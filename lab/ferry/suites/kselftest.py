@@ -18,16 +18,16 @@ MODULES = ("softdma", "dcbm", "mtcopy")
 FOLDERS = ("migrate_offload", "migrate_bulk", "migrate_runs")
 # What each machine is for, in this order: sysfs wants to see the defaults. What callers needs, no one
 # machine has; it skips the rest.
-# poison comes last: what is poisoned stays so until the next boot, also where Linux lost track of it.
+# The poisons come last: what is poisoned stays so until the next boot, also where Linux lost track of it.
 PROGRAMS = {
     "smp": (
-        *("sysfs", "data", "concurrent", "extra_refs", "faults", "providers", "helpers", "unload"),
-        *("memory", "move_calls", "run_state", "run_races", "run_files", "poison"),
+        *("sysfs", "data", "concurrent", "extra_refs", "faults", "inflight", "providers", "helpers"),
+        *("unload", "memory", "move_calls", "run_state", "run_races", "run_files", "run_poison", "poison"),
     ),
     # Once more what moves anonymous memory, where folios are not unmapped in ranges.
     "one-by-one": (
-        *("data", "concurrent", "extra_refs", "faults", "memory", "move_calls"),
-        *("run_state", "run_races", "run_files", "torture", "poison"),
+        *("data", "concurrent", "extra_refs", "faults", "inflight", "memory", "move_calls"),
+        *("run_state", "run_races", "run_files", "torture", "run_poison", "poison"),
     ),
     "movable": ("callers", "torture"),
     "cxl": ("callers",),

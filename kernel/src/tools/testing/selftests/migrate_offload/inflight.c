@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Page tables change while their folio is in flight: what is zapped stays so,
+ * what is protected, moved, forked or unmapped is that, and nothing waits for
+ * the copy.
+ *
+ * The engine is late, so that there is time to change what is to be restored.
+ */
+#define _GNU_SOURCE
+#include "../kselftest_harness.h"
+
+#include <err.h>
+#include <fcntl.h>
+#include <linux/userfaultfd.h>
+#include <pthread.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+
+#include "dcbm.h"
+#include "offload.h"
+#include "region.h"
+
+#define SIZE		(2 * MIB)
+#define LATE_MS		1000
+/* What is changed, and a page beside it that shows whether it still waits */
+#define PART		(2 * PAGE)
+#define PART_SIZE	(4 * PAGE)
+#define BESIDE		(9 * PAGE)
+
+/* Bits of /proc/PID/pagemap */
+#define PM_UFFD_WP	(1ULL << 57)
+#define PM_SWAP		(1ULL << 62)
+
+FIXTURE(inflight)
+{
+	int nodes[2];
+	struct region region;
+	pthread_t mover;
+};
+
+FIXTURE_VARIANT(inflight)
+{
+	size_t folio;
+};
+
+FIXTURE_VARIANT_ADD(inflight, 4k) { .folio = PAGE };
+FIXTURE_VARIANT_ADD(inflight, 64k) { .folio = 64 * KIB };
+FIXTURE_VARIANT_ADD(inflight, 2m) { .folio = PMD };
+
+FIXTURE_SETUP(inflight)
+{
+	const char *why;
+
+	if (!nodes_find(self->nodes))
+		SKIP(return, "one node with memory only");
+	why = offload_use_dcbm("channels=4 ring=64", "");
+	if (!why)
+		why = region_create(&self->region, ANON, variant->folio, SIZE,
+				    self->nodes[0]);
+	if (why)
+		SKIP(return, "%s", why);
+	offload_set("reasons", "syscall_or_cpuset");
+	offload_set("deadline_ms", "%d", 30 * LATE_MS);
+	offload_set("window_pages", "%d", variant->folio == PMD ? 512 : 16);
+}
+
+FIXTURE_TEARDOWN_PARENT(inflight)
+{
+	if (access(OFFLOAD_DIR, F_OK))
+		return;
+	offload_reset();
+	offload_unload();
+}
+
+static uint64_t entry_of(const char *addr)
+{
+	int fd = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
+	uint64_t entry;
+
+	if (pread(fd, &entry, 8, (uintptr_t)addr / PAGE * 8) != 8)
+		err(1, "pagemap");
+	close(fd);
+	return entry;
+}
+
+static bool in_flight(const char *addr)
+{
+	return entry_of(addr) & PM_SWAP;
+}
+
+static void *move(void *arg)
+{
+	struct region *r = arg;
+	int nodes[2];
+
+	nodes_find(nodes);
+	pages_move(r->addr, r->size, nodes[1], OWN);
+	return NULL;
+}
+
+/* From here on all of the part, and the page beside it, wait for the engine */
+#define BEGIN()								\
+do {									\
+	char *_at = self->region.addr;					\
+	long _late = injected("late");					\
+									\
+	softdma_set("late_ms", LATE_MS);				\
+	softdma_set("late_every", 1);					\
+	ASSERT_EQ(0, pthread_create(&self->mover, NULL, move, &self->region)); \
+	for (int _ms = 0; injected("late") == _late && _ms < 5000; _ms++)	\
+		usleep(1000);						\
+	/* The other copies of the window; none that follows shall be late */	\
+	usleep(LATE_MS * 100);						\
+	softdma_set("late_every", 0);					\
+	for (size_t _i = PART; _i < PART + PART_SIZE; _i += PAGE)	\
+		ASSERT_TRUE(in_flight(_at + _i));			\
+	ASSERT_TRUE(in_flight(_at + BESIDE));				\
+} while (0)
+
+/* It still waits: what was done meanwhile has not waited for it */
+#define STILL()	ASSERT_TRUE(in_flight(self->region.addr + BESIDE))
+
+/* All is as filled, and moves as ever */
+#define END()								\
+do {									\
+	struct region *_r = &self->region;				\
+									\
+	pthread_join(self->mover, NULL);				\
+	EXPECT_EQ(0, region_wrong_words(_r));				\
+	for (int _i = 0; _i < 2; _i++) {				\
+		pages_move(_r->addr, _r->size, self->nodes[_i], OWN);	\
+		EXPECT_EQ(0, region_pages_off(_r, self->nodes[_i]));	\
+		EXPECT_EQ(0, region_wrong_words(_r));			\
+	}								\
+} while (0)
+
+static bool is_zero(const char *at, size_t size)
+{
+	for (size_t i = 0; i < size; i++)
+		if (at[i])
+			return false;
+	return true;
+}
+
+/* Whether the kernel may write there for us, without a signal if not */
+static bool writable(char *at)
+{
+	int fd = open("/dev/zero", O_RDONLY | O_CLOEXEC);
+	bool can = read(fd, at, 1) == 1;
+
+	close(fd);
+	return can;
+}
+
+TEST_F_TIMEOUT(inflight, zapped, 60)
+{
+	struct region *r = &self->region;
+
+	BEGIN();
+	ASSERT_EQ(0, madvise(r->addr + PART, PART_SIZE, MADV_DONTNEED));
+	EXPECT_TRUE(is_zero(r->addr + PART, PART_SIZE));
+	STILL();
+	pthread_join(self->mover, NULL);
+	EXPECT_TRUE(is_zero(r->addr + PART, PART_SIZE));
+	region_refill(r, PART, PART_SIZE);
+	ASSERT_EQ(0, pthread_create(&self->mover, NULL, move, r));
+	END();
+}
+
+TEST_F_TIMEOUT(inflight, unmapped, 60)
+{
+	struct region *r = &self->region;
+
+	BEGIN();
+	ASSERT_EQ(0, munmap(r->addr + PART, PART_SIZE));
+	ASSERT_NE(MAP_FAILED, mmap(r->addr + PART, PART_SIZE, PROT_READ | PROT_WRITE,
+				   MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0));
+	region_refill(r, PART, PART_SIZE);
+	STILL();
+	END();
+}
+
+TEST_F_TIMEOUT(inflight, protected, 60)
+{
+	struct region *r = &self->region;
+
+	BEGIN();
+	ASSERT_EQ(0, mprotect(r->addr + PART, PART_SIZE, PROT_READ));
+	STILL();
+	pthread_join(self->mover, NULL);
+	for (size_t i = PART; i < PART + PART_SIZE; i += PAGE)
+		EXPECT_FALSE(writable(r->addr + i));
+	ASSERT_EQ(0, mprotect(r->addr + PART, PART_SIZE, PROT_READ | PROT_WRITE));
+	EXPECT_TRUE(writable(r->addr + PART));
+	region_refill(r, PART, PAGE);
+	ASSERT_EQ(0, pthread_create(&self->mover, NULL, move, r));
+	END();
+}
+
+TEST_F_TIMEOUT(inflight, remapped, 60)
+{
+	struct region *r = &self->region;
+	char *to, *from = r->addr + PART;
+
+	BEGIN();
+	to = mremap(from, PART_SIZE, PART_SIZE, MREMAP_MAYMOVE | MREMAP_DONTUNMAP, NULL);
+	ASSERT_NE(MAP_FAILED, to);
+	EXPECT_TRUE(is_zero(from, PART_SIZE));
+	STILL();
+	for (size_t i = 0; i < PART_SIZE; i += 8)
+		EXPECT_EQ(region_word(r, PART + i), *(uint64_t *)(to + i));
+	ASSERT_EQ(from, mremap(to, PART_SIZE, PART_SIZE, MREMAP_MAYMOVE | MREMAP_FIXED, from));
+	END();
+}
+
+/* The child sees what was there, whatever its parent writes */
+TEST_F_TIMEOUT(inflight, forked, 60)
+{
+	struct region *r = &self->region;
+	int status, pid;
+
+	BEGIN();
+	pid = fork();
+	if (!pid)
+		_exit(region_wrong_words(r) != 0);
+	ASSERT_LT(0, pid);
+	STILL();
+	memset(r->addr + PART, 0xff, PART_SIZE);
+	ASSERT_EQ(pid, waitpid(pid, &status, 0));
+	EXPECT_TRUE(WIFEXITED(status));
+	EXPECT_EQ(0, WEXITSTATUS(status));
+	region_refill(r, PART, PART_SIZE);
+	END();
+}
+
+TEST_F_TIMEOUT(inflight, write_protected, 60)
+{
+	struct region *r = &self->region;
+	struct uffdio_writeprotect wp = {
+		.range = { .start = (uintptr_t)r->addr + PART, .len = PART_SIZE },
+		.mode = UFFDIO_WRITEPROTECT_MODE_WP,
+	};
+	struct uffdio_register all = {
+		.range = { .start = (uintptr_t)r->addr, .len = SIZE },
+		.mode = UFFDIO_REGISTER_MODE_WP,
+	};
+	struct uffdio_api api = { .api = UFFD_API };
+	int fd = syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK);
+
+	if (fd < 0 || ioctl(fd, UFFDIO_API, &api) || ioctl(fd, UFFDIO_REGISTER, &all))
+		SKIP(return, "no userfaultfd that protects from writes");
+	BEGIN();
+	ASSERT_EQ(0, ioctl(fd, UFFDIO_WRITEPROTECT, &wp));
+	STILL();
+	pthread_join(self->mover, NULL);
+	for (size_t i = 0; i < 64 * KIB; i += PAGE)
+		EXPECT_EQ(i >= PART && i < PART + PART_SIZE,
+			  !!(entry_of(r->addr + i) & PM_UFFD_WP));
+	wp.mode = 0;
+	ASSERT_EQ(0, ioctl(fd, UFFDIO_WRITEPROTECT, &wp));
+	close(fd);
+	ASSERT_EQ(0, pthread_create(&self->mover, NULL, move, r));
+	END();
+}
+
+TEST_HARNESS_MAIN
