@@ -72,6 +72,8 @@ use_policy() {
 	echo "$1" >$OFFLOAD/window_pages
 	echo "$1" >$OFFLOAD/chunk_pages
 	echo $(($1 ? 4096 : 0)) >$OFFLOAD/min_bytes
+	# As many copies as that may take longer than an engine is waited for by default
+	echo $(($1 ? 60000 : 0)) >$OFFLOAD/deadline_ms
 }
 
 TRACE=/sys/kernel/tracing/instances/ferry
