@@ -8,7 +8,7 @@ import pytest
 from ferry.bench import iommu
 from ferry.cli import main
 from ferry.errors import FerryError
-from ferry.results import report
+from ferry.results import provenance, report
 from ferry.server import emulator
 from ferry.vm import machine
 
@@ -74,8 +74,11 @@ def test_version_is_that_of_the_emulator_which_ran(monkeypatch: pytest.MonkeyPat
         return "QEMU"
 
     nothing = iommu.Result(1, [], {"vanilla": {}, "ferry": {}}, {}, {})
-    own = tmp_path / "own-qemu"
+    own, debian = tmp_path / "own-qemu", tmp_path / "qemu-system-x86_64"
     own.touch(0o755)
+    debian.touch(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    monkeypatch.setattr(provenance, "_built", lambda folder: {})
     monkeypatch.setattr(emulator, "BINARY", own)
     monkeypatch.setattr(emulator, "version", version)
     monkeypatch.setattr(iommu, "measure", lambda *args: nothing)
