@@ -30,8 +30,8 @@
 #define BESIDE		(9 * PAGE)
 
 /* Bits of /proc/PID/pagemap */
-#define PM_UFFD_WP	(1ULL << 57)
-#define PM_SWAP		(1ULL << 62)
+#define PM_UFFD_WP	57
+#define PM_SWAP		62
 
 FIXTURE(inflight)
 {
@@ -87,7 +87,7 @@ static uint64_t entry_of(const char *addr)
 
 static bool in_flight(const char *addr)
 {
-	return entry_of(addr) & PM_SWAP;
+	return entry_of(addr) >> PM_SWAP & 1;
 }
 
 static void *move(void *arg)
@@ -257,7 +257,7 @@ TEST_F_TIMEOUT(inflight, write_protected, 60)
 	pthread_join(self->mover, NULL);
 	for (size_t i = 0; i < 64 * KIB; i += PAGE)
 		EXPECT_EQ(i >= PART && i < PART + PART_SIZE,
-			  !!(entry_of(r->addr + i) & PM_UFFD_WP));
+			  entry_of(r->addr + i) >> PM_UFFD_WP & 1);
 	wp.mode = 0;
 	ASSERT_EQ(0, ioctl(fd, UFFDIO_WRITEPROTECT, &wp));
 	close(fd);
