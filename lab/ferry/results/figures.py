@@ -337,6 +337,26 @@ def _redis(kept: Kept) -> str:
     )
 
 
+def _clients(kept: Kept) -> str:
+    result = kept.load("redis")
+    rows = [
+        [
+            cell["folio"],
+            cell["engine"] if cell["engine"] != "dcbm" else f"dcbm x{MOST}",
+            f"{cell['moved']['per_second']:,.0f}",
+            f"{cell['lost_ms_per_move']:.1f}",
+            f"{sum(move['us'] for move in cell['moves']) / len(cell['moves']) / 1e3:.1f}",
+            *(f"{cell['moved'][key]:.2f}" for key in ("median_ms", "p99_ms", "longest_ms")),
+        ]
+        for cell in result["cells"]
+    ]
+    head = (
+        *("pages", "engine", "requests/s", "lost by a move, ms", "a move, ms"),
+        *("a request, median, ms", "99th", "longest"),
+    )
+    return f"{_origin(result)}:\n\n{_table(head, rows)}"
+
+
 def _steps(kept: Kept) -> str:
     profiles = kept.load("profile")["profiles"]
     vanilla = next(each for each in profiles if (each["folio_kib"], each["engine"]) == (4, "vanilla"))
@@ -350,6 +370,7 @@ BLOCKS: dict[str, Callable[[Kept], str]] = {
     "no-engine": _no_engine,
     "demo": _demo,
     "redis": _redis,
+    "clients": _clients,
     "steps": _steps,
     "throughput-defaults": _defaults,
     "throughput-fit": _fit,
