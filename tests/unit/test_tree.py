@@ -111,6 +111,21 @@ def test_refresh_writes_commits_back_and_is_stable(linux: Base, places: Places) 
     assert {path.name: path.read_text() for path in tree.refresh(places)} == first
 
 
+def test_refresh_keeps_the_numbers_of_patches(linux: Base, places: Places) -> None:
+    (places.patches / "0001-mm-hook.patch").rename(places.patches / "0040-hook.patch")
+    root = tree.assemble(linux, places)
+    (root / "mm/Kconfig").write_text("config MIGRATION\n\tbool\n\tdefault y\n")
+    git(root, "commit", "-q", "-a", "-m", "mm: default")
+    assert [path.name for path in tree.refresh(places)] == ["0040-hook.patch", "0041-mm-default.patch"]
+    (root / "mm/Kconfig").write_text("config MIGRATION\n\tbool\n")
+    git(root, "commit", "-q", "-a", "-m", "mm: other")
+    (places.patches / "0041-mm-default.patch").rename(places.patches / "0039-mm-default.patch")
+    tree.record(places)
+    with pytest.raises(FerryError, match="no number is free"):
+        tree.refresh(places)
+    assert [path.name for path in places.patch_files()] == ["0039-mm-default.patch", "0040-hook.patch"]
+
+
 def test_refresh_wants_commits(linux: Base, places: Places) -> None:
     root = tree.assemble(linux, places)
     (root / "mm/migrate.c").write_text("not committed\n")

@@ -11,10 +11,12 @@ change, and only files that differ are touched, so that make builds little.
 
 from __future__ import annotations
 
+import email
 import json
 import os
 import re
 import shutil
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -212,10 +214,31 @@ def refresh(places: Places) -> list[Path]:
     options = ("--zero-commit", "--no-signature", "-q", "--no-numbered", "-o", str(scratch))
     git(places.tree, "format-patch", *options, f"{BASE}..HEAD")
     places.patches.mkdir(parents=True, exist_ok=True)
+    made = sorted(scratch.glob("*.patch"))
+    names = _keep_names(made, {_subject(old): old.name for old in places.patch_files()})
     for old in places.patch_files():
         old.unlink()
-    for new in sorted(scratch.glob("*.patch")):
-        shutil.copyfile(new, places.patches / new.name)
+    for new, name in zip(made, names, strict=True):
+        shutil.copyfile(new, places.patches / name)
     shutil.rmtree(scratch, ignore_errors=True)
     record(places)
     return places.patch_files()
+
+
+def _subject(patch: Path) -> str:
+    """In one line, however it was folded."""
+    return " ".join(str(email.message_from_string(patch.read_text())["subject"]).split())
+
+
+def _keep_names(made: Sequence[Path], known: Mapping[str, str]) -> list[str]:
+    """The names of patches: the old one where its subject has one, else the number after the last."""
+    names: list[str] = []
+    for patch in made:
+        number = int(names[-1][:4]) + 1 if names else 1
+        names.append(known.get(_subject(patch), f"{number:04}{patch.name[4:]}"))
+    if names != sorted(set(names)):
+        raise FerryError(
+            f"no number is free in {paths.KERNEL / 'patches'} where a commit is new: rename the patches "
+            "behind it, or give the commits the order of the patches"
+        )
+    return names
