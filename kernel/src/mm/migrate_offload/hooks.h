@@ -8,6 +8,7 @@
 #include <linux/jump_label.h>
 #include <linux/migrate.h>
 
+struct migrate_call;
 struct migrate_sources;
 
 /**
@@ -56,24 +57,6 @@ migrate_offload_pages(struct list_head *from, struct list_head *ret_folios,
 #endif
 	return 0;
 }
-
-/**
- * struct migrate_call - what one call of migrate_pages() asked for
- * @get_new_folio: as in migrate_pages()
- * @put_new_folio: as in migrate_pages()
- * @private: as in migrate_pages()
- * @reason: as in migrate_pages()
- * @sources: mm/migrate.c's: what it puts off until migrate_offload_settle()
- * @to_linux: where folios go that could not be migrated
- */
-struct migrate_call {
-	new_folio_t *get_new_folio;
-	free_folio_t *put_new_folio;
-	unsigned long private;
-	enum migrate_reason reason;
-	struct migrate_sources *sources;
-	struct list_head *to_linux;
-};
 
 /*
  * mm/migrate.c: the steps of a folio's migration.

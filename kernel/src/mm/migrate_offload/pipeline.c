@@ -950,7 +950,7 @@ int __migrate_offload_pages(struct list_head *from, struct list_head *ret_folios
 			.private = private,
 			.reason = reason,
 			.sources = sources,
-			.to_linux = &p.to_linux,
+			.failed = &p.to_linux,
 		},
 	};
 	struct migrate_offload_state *state;
