@@ -42,6 +42,8 @@ static void one_run(struct bench *b, const struct instrument *with, struct run *
 {
 	signals_obey();
 	memory_renew(b);
+	if (b->opt.fragmented)
+		fragment(b);
 	if (with->before)
 		with->before(b);
 	movers_run(b, run);

@@ -53,6 +53,7 @@ struct options {
 	bool stall;
 	bool null;
 	bool apart;
+	bool fragmented;
 	bool allow_partial;
 	int argc;
 	char **argv;
@@ -147,6 +148,9 @@ void memory_renew(struct bench *b);
 bool memory_is_file(const struct options *opt);
 char *memory_page(const struct bench *b, size_t page);
 bool memory_find(const struct bench *b, uintptr_t addr, size_t *page);
+
+/* fragment.c */
+void fragment(const struct bench *b);
 
 /* pattern.c */
 void pattern_fill(char *page, size_t page_index, uint64_t seed);

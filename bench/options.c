@@ -53,6 +53,8 @@ static const struct row rows[] = {
 	  "in which move_pages gets the folios: of addresses, or a new one of --seed's" },
 	{ "apart", FLAG, AT(apart), NULL, 0, 0, "off", NULL,
 	  "each thread's share in mappings, and GiBs of addresses, of its own" },
+	{ "fragmented", FLAG, AT(fragmented), NULL, 0, 0, "off", NULL,
+	  "no free block above 15 pages on --to before a move: large folios wait for room" },
 	{ "cpus", TEXT, AT(cpus), "LIST", 0, 0, "(not pinned)", "0,2-3",
 	  "CPUs to pin the moving threads to, in turn" },
 	{ "latency", FLAG, AT(latency), NULL, 0, 0, "off", NULL,
@@ -238,6 +240,8 @@ static void validate(const struct options *opt)
 	if (opt->apart && (strcmp(opt->memory, "anon") || folios % opt->threads))
 		die(EXIT_BAD_USAGE,
 		    "--apart: needs --memory anon, and as many folios for each of the --threads");
+	if (opt->fragmented && opt->null)
+		die(EXIT_BAD_USAGE, "--fragmented: cannot go with --null, which moves nothing");
 	if (opt->apart && opt->access)
 		die(EXIT_BAD_USAGE, "--access: cannot go with --apart");
 	if ((!strcmp(opt->call, "migrate_pages") || !strcmp(opt->call, "damon")) &&

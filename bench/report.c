@@ -86,6 +86,7 @@ static void json_setting(struct json *j, const struct bench *b)
 	json_count(j, "per_call", opt->per_call);
 	json_text(j, "order", opt->order);
 	json_flag(j, "apart", opt->apart);
+	json_flag(j, "fragmented", opt->fragmented);
 	json_count(j, "busy", opt->busy);
 	if (opt->cpus)
 		json_text(j, "pinned_to", opt->cpus);
@@ -192,6 +193,8 @@ static void table_setting(const struct bench *b)
 		printf("all folios in one call\n");
 	if (strcmp(opt->order, "up") || opt->apart)
 		printf("addresses: %s%s\n", opt->order, opt->apart ? ", threads apart" : "");
+	if (opt->fragmented)
+		puts("the target node was fragmented before each move");
 }
 
 static void table_runs(struct bench *b, struct summary *s)

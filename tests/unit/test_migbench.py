@@ -81,6 +81,7 @@ def test_help_gives_every_option_with_default_and_example(sanitized: Path) -> No
         (["--apart", "--threads", "3"], "--apart: needs --memory anon, and as many folios for each"),
         (["--apart", "--memory", "shared"], "--apart: needs --memory anon"),
         (["--apart", "--access"], "--access: cannot go with --apart"),
+        (["--null", "--fragmented"], "--fragmented: cannot go with --null"),
         (["--null", "--cpus", "9999"], "--cpus 9999: must be CPUs"),
         (["--null", "--json", "/nowhere/x"], "--json /nowhere/x: No such file"),
         (["--null", "--memory", "file", "--file", "/nowhere/x"], "--file /nowhere/x: No such"),

@@ -51,6 +51,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--apart", action="store_true", help="each thread's share in mappings and page tables of its own"
     )
     parser.add_argument(
+        "--fragmented",
+        action="store_true",
+        help="the target node has no free block for a large folio; what does not arrive whole is accepted",
+    )
+    parser.add_argument(
         "--one-by-one", action="store_true", help="with vm.migrate_ranges=0 on Ferry's kernel"
     )
     parser.add_argument(
@@ -70,6 +75,7 @@ def run(args: argparse.Namespace) -> int:
         *("--from", str(args.source), "--to", str(args.target)),
         *("--per-call", str(args.per_call), "--threads", str(args.threads), "--busy", str(args.busy)),
         *("--order", args.order, *(["--apart"] if args.apart else [])),
+        *(["--fragmented", "--allow-partial"] if args.fragmented else []),
     )
     plan = migbench.Plan(
         folios=tuple(args.folio.split(",")),
@@ -92,6 +98,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json != "-":
         name = f"{where.name}, folios one by one" if args.one_by_one else where.name
         how = f"{plan.call}{', random order' * (args.order == 'random')}{', threads apart' * args.apart}"
+        how += ", fragmented target" * args.fragmented
         report.show(report.table(measured.rows, f"{name}: {plan.size} per run, {how}"))
     return 0
 
