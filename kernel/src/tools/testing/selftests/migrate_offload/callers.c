@@ -17,6 +17,7 @@
 #include <sys/uio.h>
 #include <time.h>
 
+#include "background.h"
 #include "cgroup.h"
 #include "offload.h"
 #include "region.h"
@@ -188,29 +189,21 @@ static const char *change_cpuset(struct region *r, const int *nodes)
 	return NULL;
 }
 
-#define BALANCING	"/proc/sys/kernel/numa_balancing"
-#define SCAN		"/sys/kernel/debug/sched/numa_balancing"
-
 static const char *balance(struct region *r, const int *nodes)
 {
 	bool moved = false;
+	const char *why;
 
-	if (access(SCAN, F_OK) || !node_run_on(nodes[1]))
-		return "no NUMA balancing, or no CPU on the other node";
-	file_write(SCAN "/scan_delay_ms", "10");
-	file_write(SCAN "/scan_period_min_ms", "20");
-	file_write(SCAN "/scan_period_max_ms", "100");
-	if (file_write(BALANCING, "1"))
-		return "NUMA balancing cannot be switched on";
+	why = node_run_on(nodes[1]) ? balancing_begin() :
+	      "no CPU on the other node";
+	if (why)
+		return why;
 	for (time_t end = time(NULL) + WAIT_MS / 1000;
 	     !moved && time(NULL) < end;) {
 		region_wrong_words(r);
 		moved = region_pages_off(r, nodes[0]) > r->size / PAGE / 2;
 	}
-	file_write(BALANCING, "0");
-	file_write(SCAN "/scan_period_max_ms", "60000");
-	file_write(SCAN "/scan_period_min_ms", "1000");
-	file_write(SCAN "/scan_delay_ms", "1000");
+	balancing_end();
 	return moved ? NULL : "memory did not follow the task";
 }
 
@@ -252,30 +245,11 @@ static const char *demote(struct region *r, const int *nodes)
 	return moved ? NULL : "nothing was demoted";
 }
 
-#define DAMON	"/sys/kernel/mm/damon/admin/kdamonds"
-
-__printf(2, 3)
-static int damon_set(const char *name, const char *format, ...)
-{
-	char path[256], value[64];
-	va_list args;
-
-	snprintf(path, sizeof(path), DAMON "/%s", name);
-	va_start(args, format);
-	vsnprintf(value, sizeof(value), format, args);
-	va_end(args);
-	return file_write(path, value);
-}
-
-#define CONTEXT	"0/contexts/0/"
-#define SCHEME	CONTEXT "schemes/0/"
-#define TARGET	CONTEXT "targets/0/regions/"
-
 /* All memory between the first and the last frame is called cold */
 static const char *damon(struct region *r, const int *nodes)
 {
 	uint64_t first = UINT64_MAX, last = 0, frame;
-	int error = 0;
+	const char *why;
 	bool moved;
 
 	for (size_t at = 0; at < r->size; at += PAGE) {
@@ -283,28 +257,11 @@ static const char *damon(struct region *r, const int *nodes)
 		first = frame < first ? frame : first;
 		last = frame > last ? frame : last;
 	}
-	if (damon_set("nr_kdamonds", "1"))
-		return "no DAMON in sysfs";
-	error |= damon_set("0/contexts/nr_contexts", "1");
-	error |= damon_set(CONTEXT "operations", "paddr");
-	error |= damon_set(CONTEXT "monitoring_attrs/intervals/sample_us", "5000");
-	error |= damon_set(CONTEXT "monitoring_attrs/intervals/aggr_us", "50000");
-	error |= damon_set(CONTEXT "targets/nr_targets", "1");
-	error |= damon_set(TARGET "nr_regions", "1");
-	error |= damon_set(TARGET "0/start", "%lu", first * PAGE);
-	error |= damon_set(TARGET "0/end", "%lu", (last + 1) * PAGE);
-	error |= damon_set(CONTEXT "schemes/nr_schemes", "1");
-	error |= damon_set(SCHEME "action", "migrate_cold");
-	error |= damon_set(SCHEME "target_nid", "%d", nodes[1]);
-	error |= damon_set(SCHEME "access_pattern/sz/max", "%lu", 1UL << 40);
-	error |= damon_set(SCHEME "access_pattern/nr_accesses/max", "1000");
-	error |= damon_set(SCHEME "access_pattern/age/max", "1000");
-	error |= damon_set("0/state", "on");
-	moved = !error && wait_until_half_off(r, nodes[0]);
-	damon_set("0/state", "off");
-	damon_set("nr_kdamonds", "0");
-	if (error)
-		return "DAMON has no migrate_cold";
+	why = damon_begin(first, last, nodes[1]);
+	moved = !why && wait_until_half_off(r, nodes[0]);
+	damon_end();
+	if (why)
+		return why;
 	return moved ? NULL : "DAMON moved nothing";
 }
 

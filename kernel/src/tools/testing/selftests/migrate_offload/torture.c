@@ -57,7 +57,7 @@ static const struct torture_class nothing[] = {
 };
 
 static const struct torture_class *const all[] = {
-	nothing, torture_engine, torture_machine, torture_memory,
+	nothing, torture_callers, torture_engine, torture_machine, torture_memory,
 };
 
 long torture_mistake(long nr, const char *format, ...)

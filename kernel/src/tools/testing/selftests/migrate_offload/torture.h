@@ -44,6 +44,7 @@ struct torture_class {
 };
 
 /* Each ends with one that has no name */
+extern const struct torture_class torture_callers[];
 extern const struct torture_class torture_engine[];
 extern const struct torture_class torture_machine[];
 extern const struct torture_class torture_memory[];

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Others who move the memory of the load meanwhile, by the same engine. The
+ * load itself makes the system calls.
+ */
+#define _GNU_SOURCE
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "background.h"
+#include "offload.h"
+#include "region.h"
+#include "torture.h"
+
+/* --- compaction --- */
+
+#define HOLES		(4 * MIB)
+#define RUN		(64 * PAGE)
+#define COMPACT		"/proc/sys/vm/compact_memory"
+
+static const char *have_compaction(void)
+{
+	return access(COMPACT, W_OK) ? "no vm.compact_memory" : NULL;
+}
+
+/* Every second run of pages is freed, so that there is something to compact */
+static long compact(void)
+{
+	struct region r;
+	long wrong = 0;
+
+	torture_create(&r, ANON, PAGE, HOLES, torture_nodes[rand() % 2]);
+	for (size_t at = 0; at < r.size; at += 2 * RUN)
+		madvise(r.addr + at, RUN, MADV_DONTNEED);
+	file_write(COMPACT, "1");
+	for (size_t at = RUN; at < r.size; at += 2 * RUN)
+		for (size_t i = 0; i < RUN; i += 8)
+			wrong += *(uint64_t *)(r.addr + at + i) !=
+				 region_word(&r, at + i);
+	region_destroy(&r);
+	return torture_mistake(wrong, "compaction: %ld words are wrong", wrong);
+}
+
+/* --- NUMA balancing --- */
+
+static long balanced_before;
+
+static long pages_balanced(void)
+{
+	return file_sum_after("/proc/vmstat", "numa_pages_migrated") -
+	       balanced_before;
+}
+
+static const char *begin_balancing(void)
+{
+	balanced_before = file_sum_after("/proc/vmstat", "numa_pages_migrated");
+	return balancing_begin();
+}
+
+/* One more task whose memory is to follow it */
+static long wander(void)
+{
+	struct region r;
+	long wrong = 0;
+
+	torture_create(&r, ANON, rand() % 2 ? PAGE : 64 * KIB, MIB,
+		       torture_nodes[0]);
+	for (int i = 0; i < 20; i++) {
+		node_run_on(torture_nodes[i / 10]);
+		wrong += region_wrong_words(&r);
+	}
+	region_destroy(&r);
+	return torture_mistake(wrong, "balancing: %ld words are wrong", wrong);
+}
+
+/* --- DAMON --- */
+
+#define BLOCKS	"/sys/devices/system/memory"
+
+/* What is on the first node goes to the second */
+static const char *begin_damon(void)
+{
+	char path[96], size[32];
+	uint64_t first = UINT64_MAX, last = 0, pages;
+
+	if (file_read(BLOCKS "/block_size_bytes", size, sizeof(size)))
+		return "no memory blocks in sysfs";
+	pages = strtoul(size, NULL, 16) / PAGE;
+	for (uint64_t nr = 0; nr < 1024; nr++) {
+		snprintf(path, sizeof(path),
+			 "/sys/devices/system/node/node%d/memory%lu",
+			 torture_nodes[0], nr);
+		if (access(path, F_OK))
+			continue;
+		first = nr < first ? nr : first;
+		last = nr;
+	}
+	if (first > last)
+		return "no memory blocks in sysfs";
+	return damon_begin(first * pages, (last + 1) * pages - 1,
+			   torture_nodes[1]);
+}
+
+const struct torture_class torture_callers[] = {
+	{ .name = "compaction", .begin = have_compaction, .strike = compact,
+	  .pause_ms = 20 },
+	{ .name = "balancing", .begin = begin_balancing, .strike = wander,
+	  .struck = pages_balanced, .end = balancing_end, .pause_ms = 1 },
+	{ .name = "damon", .begin = begin_damon, .struck = damon_moved,
+	  .end = damon_end },
+	{}
+};
