@@ -54,8 +54,10 @@ def costs(measured: Sequence[rows.Row]) -> list[Cost]:
     ]
 
 
-def measure(machine: Machine, folios: tuple[str, ...] = ("4K", "2M")) -> tuple[list[Cost], dict[str, str]]:
+def measure(
+    machine: Machine, folios: tuple[str, ...] = ("4K", "2M"), ferry: str = "ferry"
+) -> tuple[list[Cost], dict[str, str]]:
     """Count on one virtual CPU; every run gives the same figures."""
-    plan = migbench.Plan(folios=folios, engines=(rows.VANILLA, *LIMITS), latency=False)
+    plan = migbench.Plan(folios=folios, engines=(rows.VANILLA, *LIMITS), latency=False, ferry=ferry)
     measured = migbench.measure(plan, machine)
     return costs(measured.rows), measured.kernels

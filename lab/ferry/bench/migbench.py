@@ -41,6 +41,7 @@ class Plan:
     memory: str = "anon"
     latency: bool = True
     more: tuple[str, ...] = ()  # further arguments for migbench
+    ferry: str = "ferry"  # the flavour that all engines but vanilla run on
 
     def check(self, machine: Machine) -> None:
         """Raise UsageError for what can be known to fail without a boot."""
@@ -123,7 +124,7 @@ def measure(plan: Plan, machine: Machine, *, kvm: bool = False) -> Measured:
     plan.check(machine)
     qemu.ensure_emulator(machine, kvm)
     flavours = [name for name in ("vanilla", "ferry") if plan.on(name)]
-    kernels = {name: kbuild.build(name) for name in flavours}
+    kernels = {name: kbuild.build(plan.ferry if name == "ferry" else name) for name in flavours}
     migbench = build_migbench()
     if kvm:
         qemu.probe_kvm(kernels[flavours[0]])

@@ -16,7 +16,10 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Where to put the figures."""
+    """Of which kernel, and where to put the figures."""
+    parser.add_argument(
+        "--unbatched", action="store_true", help="of Ferry's kernel with its batching compiled out"
+    )
     parser.add_argument(
         "--json", metavar="FILE", help="write JSON to FILE, or to stdout instead of a table (-)"
     )
@@ -28,7 +31,7 @@ def run(args: argparse.Namespace) -> int:
     path = Path(args.json) if args.json and args.json != "-" else None
     if path:
         report.check_writable(path)
-    costs, kernels = cost.measure(where)
+    costs, kernels = cost.measure(where, ferry="unbatched" if args.unbatched else "ferry")
     if args.json:
         known = provenance.of_vms(where, kernels)
         found = {"provenance": known, "costs": [each.as_json() for each in costs]}

@@ -51,6 +51,7 @@ FLAVOURS = {
         Flavour("ferry", ("common", "ferry", "test"), patched=True, steps=2200),
         Flavour("debug", ("common", "ferry", "test", "debug"), patched=True, steps=2500),
         Flavour("kcsan", ("common", "ferry", "test", "kcsan"), patched=True, steps=2300),
+        Flavour("unbatched", ("common", "ferry", "test", "unbatched"), patched=True, steps=2200),
         Flavour("iommu-kcsan", ("iommu", "kcsan"), patched=True, steps=1000),
     )
 }
