@@ -2,12 +2,16 @@
 """The campaign's outcomes: read, summed, and never taken for better than they are."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from ferry import cli
 from ferry.errors import UsageError
-from ferry.suites import torture
+from ferry.kernel import kbuild
+from ferry.suites import kselftest, torture
+from ferry.vm import qemu
+from ferry.vm.machine import Machine
 
 FIGURES = (
     "seconds=2 moved=30 folios=10 pages=20 struck=3 bytes=4096"
@@ -58,6 +62,34 @@ def test_half_of_the_time_is_for_ranges() -> None:
     assert torture.Plan(minutes=3).seconds == 90
 
 
+@pytest.mark.parametrize("one_boot", [False, True])
+def test_each_class_has_its_boots_or_all_have_the_same(
+    monkeypatch: pytest.MonkeyPatch, one_boot: bool
+) -> None:
+    booted = []
+
+    def boot(kernel: object, where: Machine, job: qemu.Job) -> object:
+        booted.append(job)
+        if len(booted) > 2:
+            raise qemu.LostVM("it is gone")
+        return SimpleNamespace(
+            records=[f"suite {torture.PROGRAM}", *(f"| {line}" for line in TEXT.splitlines())]
+        )
+
+    monkeypatch.setattr(kbuild, "build", lambda name: None)
+    monkeypatch.setattr(kselftest, "build", lambda kernel: [Path("/bin/torture")])
+    monkeypatch.setattr(torture, "classes", lambda program: ["nothing", "stall", "fork"])
+    monkeypatch.setattr(qemu, "run", boot)
+    found = {each.name: each for each in torture.run(torture.Plan(one_boot=one_boot))}
+    assert len(booted) == (2 if one_boot else 6)
+    assert booted[0].timeout_s == torture.SPARE_S + (3 if one_boot else 1) * (30 + torture.CLASS_S)
+    assert found["nothing"].passed
+    assert found["nothing"].figures["folios"] == 20
+    assert not found["stall"].passed
+    assert found["fork"].complaints == (() if one_boot else ("it is gone",) * 2)
+    assert found["fork"].mistakes[:1] == (("it ended without a result; it said:",) if one_boot else ())
+
+
 @pytest.mark.parametrize("minutes", ["0", "-1", "1441"])
 def test_minutes_out_of_bounds(minutes: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["torture", "--minutes", minutes]) == 2
@@ -74,11 +106,11 @@ def test_an_engine_of_ones_own_is_loaded_from_its_file(tmp_path: Path) -> None:
     module.touch()
     plan = torture.Plan(engine="my_migrator", module=str(module))
     plan.check()
-    lines = plan.script(Path("/bin/torture"), "fork").splitlines()
+    lines = plan.script(Path("/bin/torture"), ["fork"]).splitlines()
     assert lines[1].startswith(f"insmod {module} || fail ")
     assert "-s 30 -e my_migrator fork" in lines[-1]
-    assert "-e" not in torture.Plan().script(Path("/bin/torture"), "fork").splitlines()[-1].split()
-    assert "modprobe -q mtcopy" in torture.Plan(engine="mtcopy").script(Path("/bin/torture"), "fork")
+    assert "-e" not in torture.Plan().script(Path("/bin/torture"), ["fork"]).splitlines()[-1].split()
+    assert "modprobe -q mtcopy" in torture.Plan(engine="mtcopy").script(Path("/bin/torture"), ["fork"])
 
 
 @pytest.mark.parametrize(

@@ -46,13 +46,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="a .ko with that engine, built against build/kernel-FLAVOUR",
     )
     parser.add_argument(
+        "--one-boot",
+        action="store_true",
+        help="all classes in one boot, each way: for a kernel that boots slowly",
+    )
+    parser.add_argument(
         "--json", metavar="FILE", help="write JSON to FILE, or to stdout instead of a table (-)"
     )
 
 
 def run(args: argparse.Namespace) -> int:
     """1 if a class did not pass; one that cannot run here is no failure, but is shown."""
-    plan = torture.Plan(args.minutes, tuple(args.classes), args.kernel, args.engine, args.module)
+    engine = (args.engine, args.module)
+    plan = torture.Plan(args.minutes, tuple(args.classes), args.kernel, *engine, args.one_boot)
     plan.check()
     path = Path(args.json) if args.json and args.json != "-" else None
     if path:

@@ -27,8 +27,9 @@ PROGRAM = "torture"
 KERNEL_ARGS = ("hung_task_panic=1",)
 # Not where KCSAN is: it reports Linux's own races, too.
 PANIC_ON_WARN = "panic_on_warn=1"
-# To boot, to set up, and until all processes have ended.
+# To boot, and for each class to set up and until all processes have ended.
 SPARE_S = 300.0
+CLASS_S = 60.0
 # What torture.c counts, in its order. Folios and bytes may be summed, seconds too.
 FIGURES = (
     *("seconds", "moved", "folios", "pages", "struck", "bytes"),
@@ -77,6 +78,7 @@ class Plan:
     flavour: str = "debug"
     engine: str = ""  # instead of dcbm on softdma; what strikes these is left out then
     module: str = ""  # its file, built against the same kernel; else it is one of Ferry's
+    one_boot: bool = False  # all classes in one, each way; a complaint is then all classes'
 
     @property
     def machine(self) -> Machine:
@@ -105,8 +107,8 @@ class Plan:
         if self.module and not Path(self.module).is_file():
             raise UsageError(f"no module {self.module}: name the .ko file of the engine")
 
-    def script(self, program: Path, name: str) -> str:
-        """The job of one boot: a class of the program, with the engine."""
+    def script(self, program: Path, names: Sequence[str]) -> str:
+        """The job of one boot: classes of the program, with the engine."""
         lines, more = ["cd /dev/shm"], ""
         if self.module:
             file = shlex.quote(str(Path(self.module).resolve()))
@@ -116,10 +118,11 @@ class Plan:
             lines.append(f"modprobe -q {shlex.quote(self.engine)}")
         if self.engine:
             more = f" -e {shlex.quote(self.engine)}"
+        command = f"{shlex.quote(str(program))} -s {self.seconds}{more} {' '.join(names)}"
         lines += [
-            f"step {PROGRAM} {name}",
+            f"step {PROGRAM} {names[0]}",
             f"echo 'suite {PROGRAM}' >&3",
-            f"{shlex.quote(str(program))} -s {self.seconds}{more} {name} 2>&1 </dev/null | {kselftest.SHOW}",
+            f"{command} 2>&1 </dev/null | {kselftest.SHOW}",
         ]
         return "\n".join(lines)
 
@@ -128,12 +131,15 @@ def run(plan: Plan, show: Callable[[str], None] = lambda line: None) -> Iterator
     """The outcome of each class, as it comes."""
     kernel = kbuild.build(plan.flavour)
     program = next(path for path in kselftest.build(kernel) if path.name == PROGRAM)
-    for name in _chosen(classes(program), plan.classes):
-        outcome = Outcome(name)
+    chosen = list(_chosen(classes(program), plan.classes))
+    for names in [chosen] if plan.one_boot else [[name] for name in chosen]:
+        sums = {name: Outcome(name) for name in names}
         for where in plan.machines:
-            show(f"{name}, {'one by one' if machine.ONE_BY_ONE in where.kernel_args else 'in ranges'}")
-            outcome += _boot(kernel, where, name, plan.script(program, name), plan.seconds)
-        yield outcome
+            how = "one by one" if machine.ONE_BY_ONE in where.kernel_args else "in ranges"
+            show(f"{'all' if plan.one_boot else names[0]}, {how}")
+            found = _boot(kernel, where, names, plan.script(program, names), plan.seconds)
+            sums = {name: outcome + found[name] for name, outcome in sums.items()}
+        yield from sums.values()
 
 
 def classes(program: Path) -> list[str]:
@@ -148,16 +154,21 @@ def _chosen(known: Sequence[str], wanted: Sequence[str]) -> Iterable[str]:
     return wanted or known
 
 
-def _boot(kernel: Kernel, where: Machine, name: str, script: str, seconds: int) -> Outcome:
-    job = qemu.Job(script, seconds + SPARE_S, host_root=True, name=f"{PROGRAM}-{name}")
+def _boot(
+    kernel: Kernel, where: Machine, names: Sequence[str], script: str, seconds: int
+) -> dict[str, Outcome]:
+    limit = SPARE_S + len(names) * (seconds + CLASS_S)
+    job = qemu.Job(script, limit, host_root=True, name=f"{PROGRAM}-{names[0]}")
     try:
         records = qemu.run(kernel, where, job).records
     except (qemu.LostVM, qemu.DirtyConsole) as err:
-        return Outcome(name, complaints=tuple(str(err).splitlines()))
+        complaints = tuple(str(err).splitlines())
+        return {name: Outcome(name, complaints=complaints) for name in names}
     text = kselftest.split(records)[PROGRAM]
     # It may have died of wrong bytes itself.
-    lost = Outcome(name, mistakes=("it ended without a result; it said:", *text.splitlines()[-5:]))
-    return parse(text).get(name, lost)
+    mistakes = ("it ended without a result; it said:", *text.splitlines()[-5:])
+    found = parse(text)
+    return {name: found.get(name, Outcome(name, mistakes=mistakes)) for name in names}
 
 
 def parse(text: str) -> dict[str, Outcome]:
