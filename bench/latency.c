@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /* How long memory is out of reach. A folio is so from its first page-table entry
- * that becomes a migration entry until the last one is real again; a call's
- * first-folio latency is from its start to the first entry that is real again.
+ * that becomes a migration entry until the last one is real again. Where the
+ * kernel has split it, each page is a folio. A call's first-folio latency is from
+ * its start to the first entry that is real again.
  */
 #include "migbench.h"
 
@@ -36,17 +37,19 @@ static bool in_region(const struct bench *b, const struct trace_event *e, size_t
 /* One sample for each time that a folio went away and came back. */
 static void pair_folios(struct bench *b)
 {
-	struct folio_state *state = zalloc(b->mem.folios, sizeof(*state));
+	struct folio_state *state = zalloc(b->mem.pages, sizeof(*state));
+	size_t per_folio = b->opt.folio_bytes / PAGE_BYTES, i;
 	const struct trace_event *e;
-	size_t i;
 
+	place_wrong_folios(b, &i);
 	for (e = events.event; e < events.event + events.count; e++) {
 		struct folio_state *s;
 		size_t page;
 
 		if (!in_region(b, e, &page))
 			continue;
-		s = &state[page * PAGE_BYTES / b->opt.folio_bytes];
+		/* That of its first page stands for a folio that is whole */
+		s = &state[b->mem.wrong[page / per_folio] ? page : page - page % per_folio];
 		if (e->kind == TRACE_SET_PTE || e->kind == TRACE_SET_PMD) {
 			if (!s->away)
 				s->begin_ns = e->ns;
@@ -57,7 +60,7 @@ static void pair_folios(struct bench *b)
 		if (!s->away)
 			samples_add(&b->inaccessible_us, (double)(e->ns - s->begin_ns) / 1000);
 	}
-	for (i = 0; i < b->mem.folios; i++)
+	for (i = 0; i < b->mem.pages; i++)
 		if (state[i].away)
 			b->latency_void = "events do not pair up";
 	free(state);

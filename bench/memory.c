@@ -213,6 +213,7 @@ void memory_set_up(struct bench *b)
 	mem->node_to = zalloc(mem->folios, sizeof(*mem->node_to));
 	mem->status = zalloc(mem->folios, sizeof(*mem->status));
 	mem->touches = zalloc(mem->pages, sizeof(*mem->touches));
+	mem->wrong = zalloc(mem->folios, sizeof(*mem->wrong));
 	for (i = 0; i < mem->folios; i++) {
 		mem->addr[i] = memory_page(b, i * opt->folio_bytes / PAGE_BYTES);
 		mem->node_to[i] = (int)opt->to;

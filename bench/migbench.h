@@ -73,6 +73,7 @@ struct region {
 	struct bitmask *mask_to;
 	uint64_t *touches;	/* per page: what the stall probe added */
 	bool confirmed;		/* folio sizes were read back from the kernel */
+	bool *wrong;		/* for each folio: it was not whole the last time */
 };
 
 struct run {

@@ -99,7 +99,9 @@ size_t place_wrong_folios(struct bench *b, size_t *first_wrong)
 		read_words(map_fd, (uintptr_t)b->mem.base / PAGE_BYTES, &entry, 1) &&
 		entry & PFN_MASK;
 	for (i = 0; b->mem.confirmed && i < b->mem.folios; i++) {
-		if (folio_is_right(map_fd, flags_fd, memory_page(b, i * pages), pages))
+		b->mem.wrong[i] = !folio_is_right(map_fd, flags_fd,
+						  memory_page(b, i * pages), pages);
+		if (!b->mem.wrong[i])
 			continue;
 		if (!wrong++)
 			*first_wrong = i;
