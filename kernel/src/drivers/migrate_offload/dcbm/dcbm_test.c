@@ -7,6 +7,9 @@
  * such as those of softdma, and a migration to be made.
  */
 #include <kunit/test.h>
+#include <linux/device.h>
+#include <linux/dma-mapping.h>
+#include <linux/platform_device.h>
 #include <linux/sizes.h>
 
 #include "dcbm.h"
@@ -300,6 +303,65 @@ static void others_are_used_at_ones_own_risk(struct kunit *test)
 	KUNIT_EXPECT_NOT_NULL(test, dcbm_refuses("idxd", "idxd"));
 }
 
+/* A channel of a device that reaches all memory, and whose driver is known */
+struct dcbm_engine {
+	struct device_driver driver;
+	struct device dev;
+	struct dma_device device;
+	struct dma_chan_dev chan_dev;
+	struct dma_chan chan;
+	u64 dma_mask;
+};
+
+static struct dcbm_engine *get_engine(struct kunit *test)
+{
+	struct dcbm_engine *e = kunit_kzalloc(test, sizeof(*e), GFP_KERNEL);
+
+	KUNIT_ASSERT_NOT_NULL(test, e);
+	e->driver.name = "softdma";
+	e->dma_mask = DMA_BIT_MASK(64);
+	e->dev.bus = &platform_bus_type;
+	e->dev.driver = &e->driver;
+	e->dev.dma_mask = &e->dma_mask;
+	e->device.dev = &e->dev;
+	dma_cap_set(DMA_MEMCPY, e->device.cap_mask);
+	e->chan.device = &e->device;
+	e->chan.dev = &e->chan_dev;
+	return e;
+}
+
+/* Nor is it worth a word: they are others' to use */
+static void channels_of_slave_controllers_are_not_used(struct kunit *test)
+{
+	struct dcbm_engine *e = get_engine(test);
+	const char *why;
+
+	KUNIT_EXPECT_TRUE(test, dcbm_may_use(&e->chan, &why));
+	KUNIT_EXPECT_NULL(test, why);
+	dma_cap_set(DMA_SLAVE, e->device.cap_mask);
+	KUNIT_EXPECT_FALSE(test, dcbm_may_use(&e->chan, &why));
+	KUNIT_EXPECT_NULL(test, why);
+	dma_cap_clear(DMA_SLAVE, e->device.cap_mask);
+	dma_cap_set(DMA_CYCLIC, e->device.cap_mask);
+	KUNIT_EXPECT_FALSE(test, dcbm_may_use(&e->chan, &why));
+	KUNIT_EXPECT_NULL(test, why);
+}
+
+/* Who would tell that it leaves? */
+static void device_without_driver_or_known_bus_is_not_used(struct kunit *test)
+{
+	struct dcbm_engine *e = get_engine(test);
+	const char *why;
+
+	e->dev.bus = NULL;
+	KUNIT_EXPECT_FALSE(test, dcbm_may_use(&e->chan, &why));
+	KUNIT_EXPECT_NOT_NULL(test, why);
+	e->dev.bus = &platform_bus_type;
+	e->dev.driver = NULL;
+	KUNIT_EXPECT_FALSE(test, dcbm_may_use(&e->chan, &why));
+	KUNIT_EXPECT_NOT_NULL(test, why);
+}
+
 static struct kunit_case dcbm_cases[] = {
 	KUNIT_CASE_PARAM(number_of_parts_is_bounded, dcbm_cut_gen_params),
 	KUNIT_CASE_PARAM(parts_cover_the_folio_once_and_exactly,
@@ -313,6 +375,8 @@ static struct kunit_case dcbm_cases[] = {
 	KUNIT_CASE(without_a_free_table_folios_must_adjoin),
 	KUNIT_CASE(only_drivers_that_report_errors_are_used),
 	KUNIT_CASE(others_are_used_at_ones_own_risk),
+	KUNIT_CASE(channels_of_slave_controllers_are_not_used),
+	KUNIT_CASE(device_without_driver_or_known_bus_is_not_used),
 	{ }
 };
 
