@@ -80,6 +80,16 @@ static unsigned int alike_ptes(pte_t *ptep, unsigned int max)
 	return min(nr, max);
 }
 
+/* PTEs in one run from where the walk is: at page @idx of the folio. */
+static unsigned int run_of_ptes(struct page_vma_mapped_walk *pvmw,
+				struct folio *folio, unsigned long idx)
+{
+	unsigned int nr = min(entries_left(pvmw), folio_nr_pages(folio) - idx);
+
+	nr = alike_pages(folio_page(folio, idx), nr, folio_test_anon(folio));
+	return nr > 1 ? alike_ptes(pvmw->pte, nr) : nr;
+}
+
 /* The migration entry for @page, which @pte maps */
 static swp_entry_t migration_entry(struct page *page, pte_t pte, bool exclusive)
 {
@@ -221,10 +231,7 @@ bool migrate_unmap_run(struct page_vma_mapped_walk *pvmw, struct folio *folio,
 
 	idx = pte_pfn(pte) - folio_pfn(folio);
 	page = folio_page(folio, idx);
-	nr = min(entries_left(pvmw), folio_nr_pages(folio) - idx);
-	nr = alike_pages(page, nr, folio_test_anon(folio));
-	if (nr > 1)
-		nr = alike_ptes(pvmw->pte, nr);
+	nr = run_of_ptes(pvmw, folio, idx);
 	if (nr < 2)
 		return false;
 
@@ -287,6 +294,13 @@ static unsigned int alike_entries(pte_t *ptep, unsigned int max, bool *same)
 		*same = false;
 	}
 	return nr;
+}
+
+/* The same, from where the walk is */
+static unsigned int run_of_entries(struct page_vma_mapped_walk *pvmw,
+				   bool *same)
+{
+	return alike_entries(pvmw->pte, entries_left(pvmw), same);
 }
 
 /* What maps @page as it was mapped before @swp_pte came in between */
@@ -377,7 +391,7 @@ bool migrate_restore_run(struct page_vma_mapped_walk *pvmw,
 	if (folio_test_hugetlb(folio) || folio_is_zone_device(folio) ||
 	    !is_migration_entry(pte_to_swp_entry(ptep_get(pvmw->pte))))
 		return false;
-	nr = alike_entries(pvmw->pte, entries_left(pvmw), &same);
+	nr = run_of_entries(pvmw, &same);
 	if (nr < 2)
 		return false;
 	restore_run(pvmw->vma, pvmw->address, pvmw->pte, folio, page, nr, same);
@@ -410,3 +424,7 @@ bool migrate_restore_whole(struct vm_area_struct *vma, unsigned long addr,
 	restore_run(vma, addr, ptep, dst, &dst->page, nr, same);
 	return true;
 }
+
+#ifdef CONFIG_MIGRATE_PTE_RUNS_KUNIT_TEST
+#include "migrate_runs_test.c"
+#endif
