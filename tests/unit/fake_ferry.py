@@ -14,7 +14,7 @@ ROOT_FILES = {
     "chunk_pages": "0", "stripe_bytes": "0", "inaccessible_enabled": "0",
 }  # fmt: skip
 ONLY_READ = {
-    "available": "cpu", "inaccessible_us": "1 0\n2 0\n4 10\n8 5\ninf 0",
+    "available": "cpu", "inaccessible_us": "0 0 10 5 0",
     "stats/calls": "3", "stats/folios": "1000", "stats/bytes": "4096000", "stats/left": "7",
     "stats/fallback_kind": "0", "stats/fallback_refs": "2", "stats/quarantined_bytes": "0",
     "migrators/cpu/folios": "1000", "migrators/cpu/bytes": "4096000", "migrators/cpu/errors": "0",

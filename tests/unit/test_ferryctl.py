@@ -88,14 +88,14 @@ def test_watch_shows_rates_by_engine_and_cause(machine: Machine) -> None:
     for name, text in (
         ("migrators/cpu/bytes", "2004096000"),
         ("stats/left", "9"),
-        ("inaccessible_us", "1 4"),
+        ("inaccessible_us", "0 0 14 5 1"),
     ):
         (machine.offload / name).chmod(0o644)
         (machine.offload / name).write_text(f"{text}\n")
     found = ferryctl.rates(before, ferryctl.status(machine), 2.0)
     assert found["gbps"] == {"cpu": 1.0}
     assert found["not_by_engine"] == {"fallback_kind": 0, "fallback_refs": 0, "left": 2}
-    assert found["inaccessible_us"] == {"1": 4}
+    assert found["inaccessible_us"] == {"1": 0, "2": 0, "4": 4, "8": 0, "inf": 1}
     assert "cpu 1.00 GB/s" in ferryctl.show_rates(found)
 
 

@@ -101,8 +101,9 @@ def channels(system: System) -> list[dict[str, str]]:
 
 def histogram(system: System) -> dict[str, int]:
     """Folios by the time for which nobody could access them: upper bound in us, and how many."""
-    pairs = [line.split() for line in (system.get("inaccessible_us") or "").splitlines()]
-    return {bound: int(count) for bound, count in (pair for pair in pairs if len(pair) == 2)}
+    counts = [int(count) for count in (system.get("inaccessible_us") or "").split()]
+    bounds = [str(1 << i) for i in range(len(counts) - 1)]
+    return dict(zip([*bounds, "inf"], counts, strict=True)) if counts else {}
 
 
 def since(before: Mapping[str, int], now: Mapping[str, int]) -> dict[str, int]:

@@ -201,18 +201,17 @@ static ssize_t inaccessible_enabled_store(struct kobject *kobj,
 static struct kobj_attribute inaccessible_enabled_attr =
 	__ATTR_RW(inaccessible_enabled);
 
+/* An array of numbers in one line: see Documentation/filesystems/sysfs.rst */
 static ssize_t inaccessible_us_show(struct kobject *kobj,
 				    struct kobj_attribute *attr, char *buf)
 {
-	const unsigned int last = MIGRATE_OFFLOAD_NR_BUCKETS - 1;
 	ssize_t len = 0;
 	unsigned int i;
 
-	for (i = 0; i < last; i++)
-		len += sysfs_emit_at(buf, len, "%lu %lu\n", BIT(i),
+	for (i = 0; i < MIGRATE_OFFLOAD_NR_BUCKETS; i++)
+		len += sysfs_emit_at(buf, len, "%s%lu", i ? " " : "",
 				     migrate_offload_time_bucket(i));
-	return len + sysfs_emit_at(buf, len, "inf %lu\n",
-				   migrate_offload_time_bucket(last));
+	return len + sysfs_emit_at(buf, len, "\n");
 }
 
 static struct kobj_attribute inaccessible_us_attr = __ATTR_RO(inaccessible_us);

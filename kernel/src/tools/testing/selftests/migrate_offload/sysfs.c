@@ -17,6 +17,7 @@
 
 #define MAX_WINDOW	262144L	/* pages */
 #define SIZE		(1 * MIB)
+#define NR_BUCKETS	24	/* of inaccessible_us */
 #define ALL_REASONS	"compaction memory_failure memory_hotplug syscall_or_cpuset mempolicy_mbind numa_misplaced contig_range longterm_pin demotion damon"
 
 static const char * const settings[] = {
@@ -254,16 +255,25 @@ TEST_F(sysfs, masked_reason_takes_linux_path)
 	EXPECT_LT(0, move_stats(_metadata, self, SIZE).bytes);
 }
 
+/* -1: it is not one line of so many numbers as the ABI says */
 static long histogram_sum(void)
 {
 	FILE *f = fopen(OFFLOAD_DIR "/inaccessible_us", "r");
 	long count, sum = 0;
+	int nr = 0;
+	char after;
 
-	while (f && fscanf(f, "%*s %ld", &count) == 1)
+	while (f && fscanf(f, "%ld%c", &count, &after) == 2) {
 		sum += count;
+		nr++;
+		if (after != (nr == NR_BUCKETS ? '\n' : ' '))
+			break;
+	}
+	if (f && fgetc(f) != EOF)
+		nr = 0;
 	if (f)
 		fclose(f);
-	return sum;
+	return nr == NR_BUCKETS ? sum : -1;
 }
 
 TEST_F(sysfs, inaccessible_time_is_recorded_only_when_enabled)
@@ -273,6 +283,7 @@ TEST_F(sysfs, inaccessible_time_is_recorded_only_when_enabled)
 	offload_set("active", "cpu");
 	offload_set("reasons", "syscall_or_cpuset");
 	before = histogram_sum();
+	ASSERT_LE(0, before);
 	move_stats(_metadata, self, SIZE);
 	EXPECT_EQ(before, histogram_sum());
 	offload_set("inaccessible_enabled", "1");
