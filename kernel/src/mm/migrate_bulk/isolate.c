@@ -12,7 +12,7 @@
 #include "migrate_bulk.h"
 
 /* Folios of one LRU list in a row, whose pages are counted at once */
-struct run {
+struct lru_run {
 	struct lruvec *lruvec;
 	enum lru_list lru;
 	enum zone_type zone;
@@ -20,7 +20,7 @@ struct run {
 	long pages;		/* negative: they leave the list */
 };
 
-static void run_count(struct run *run)
+static void lru_run_count(struct lru_run *run)
 {
 	if (!run->pages)
 		return;
@@ -32,16 +32,16 @@ static void run_count(struct run *run)
 }
 
 /* Make the folio part of the run, or begin another; returns its list */
-static enum lru_list run_join(struct run *run, struct lruvec *lruvec,
-			      struct folio *folio,
-			      enum node_stat_item isolated)
+static enum lru_list lru_run_join(struct lru_run *run, struct lruvec *lruvec,
+				  struct folio *folio,
+				  enum node_stat_item isolated)
 {
 	enum lru_list lru = folio_lru_list(folio);
 	enum zone_type zone = folio_zonenum(folio);
 
 	if (run->lruvec != lruvec || run->lru != lru || run->zone != zone ||
 	    run->isolated != isolated) {
-		run_count(run);
+		lru_run_count(run);
 		run->lruvec = lruvec;
 		run->lru = lru;
 		run->zone = zone;
@@ -51,23 +51,23 @@ static enum lru_list run_join(struct run *run, struct lruvec *lruvec,
 }
 
 /* The lruvec of this folio, locked; another that is locked has its run counted */
-static struct lruvec *run_lock(struct run *run, struct lruvec *locked,
-			       struct folio *folio)
+static struct lruvec *lru_run_lock(struct lru_run *run, struct lruvec *locked,
+				   struct folio *folio)
 {
 	if (locked) {
 		if (folio_matches_lruvec(folio, locked))
 			return locked;
-		run_count(run);
+		lru_run_count(run);
 		unlock_page_lruvec_irq(locked);
 	}
 	return folio_lruvec_lock_irq(folio);
 }
 
-static void run_unlock(struct run *run, struct lruvec *locked)
+static void lru_run_unlock(struct lru_run *run, struct lruvec *locked)
 {
 	if (!locked)
 		return;
-	run_count(run);
+	lru_run_count(run);
 	unlock_page_lruvec_irq(locked);
 }
 
@@ -81,27 +81,27 @@ static void run_unlock(struct run *run, struct lruvec *locked)
 void migrate_isolate_claimed(struct migrate_claims *claims)
 {
 	struct lruvec *lruvec = NULL;
-	struct run run = { };
+	struct lru_run run = { };
 	unsigned int i;
 
 	for (i = 0; i < claims->nr; i++) {
 		struct folio *folio = claims->of[i].folio;
 		enum node_stat_item isolated;
 
-		lruvec = run_lock(&run, lruvec, folio);
+		lruvec = lru_run_lock(&run, lruvec, folio);
 		isolated = NR_ISOLATED_ANON + folio_is_file_lru(folio);
 		if (lru_gen_del_folio(lruvec, folio, false)) {
 			__node_stat_mod_folio(folio, isolated,
 					      folio_nr_pages(folio));
 		} else {
-			if (run_join(&run, lruvec, folio, isolated) !=
+			if (lru_run_join(&run, lruvec, folio, isolated) !=
 			    LRU_UNEVICTABLE)
 				list_del(&folio->lru);
 			run.pages -= folio_nr_pages(folio);
 		}
 		list_add_tail(&folio->lru, claims->of[i].list);
 	}
-	run_unlock(&run, lruvec);
+	lru_run_unlock(&run, lruvec);
 	claims->nr = 0;
 }
 
@@ -116,14 +116,14 @@ void migrate_add_lru(struct folio_batch *folios)
 {
 	unsigned long i, left = 0;
 	struct lruvec *lruvec = NULL;
-	struct run run = { };
+	struct lru_run run = { };
 
 	BUILD_BUG_ON(PAGEVEC_SIZE > BITS_PER_LONG);
 	for (i = 0; i < folio_batch_count(folios); i++) {
 		struct folio *folio = folios->folios[i];
 		enum lru_list lru;
 
-		lruvec = run_lock(&run, lruvec, folio);
+		lruvec = lru_run_lock(&run, lruvec, folio);
 		/*
 		 * The lock is held: whoever clears PG_mlocked sees PG_lru, and
 		 * whoever has enabled generations has yet to fill them.
@@ -133,13 +133,13 @@ void migrate_add_lru(struct folio_batch *folios)
 			left |= BIT(i);
 			continue;
 		}
-		lru = run_join(&run, lruvec, folio, NR_ISOLATED_ANON);
+		lru = lru_run_join(&run, lruvec, folio, NR_ISOLATED_ANON);
 		run.pages += folio_nr_pages(folio);
 		list_add(&folio->lru, &lruvec->lists[lru]);
 		trace_mm_lru_insertion(folio);
 		folio_set_lru(folio);
 	}
-	run_unlock(&run, lruvec);
+	lru_run_unlock(&run, lruvec);
 
 	for_each_set_bit(i, &left, BITS_PER_LONG)
 		folio_add_lru(folios->folios[i]);

@@ -35,7 +35,7 @@ enum {
 };
 
 /* What user space asks for, and the answers */
-struct block {
+struct move_block {
 	const void __user **pages;
 	int *nodes;
 	int *status;
@@ -44,13 +44,13 @@ struct block {
 };
 
 /* What is queued for one node */
-struct target {
+struct move_target {
 	int node;
 	bool moved;
 	struct list_head folios;
 };
 
-struct call {
+struct move_call {
 	struct mm_struct *mm;
 	bool move_all;
 	bool stuck;			/* at the address at hand */
@@ -58,14 +58,14 @@ struct call {
 	unsigned int queued_from;	/* of the block: what is before has moved */
 	unsigned int nr_targets;
 	struct folio *last;		/* queued, for the node of last_target */
-	struct target *last_target;
+	struct move_target *last_target;
 	struct lru_quiet quiet;
-	struct block block;
-	struct target targets[MAX_TARGETS];
+	struct move_block block;
+	struct move_target targets[MAX_TARGETS];
 	struct migrate_claims claims;
 };
 
-static struct target *target_find(struct call *call, int node)
+static struct move_target *target_find(struct move_call *call, int node)
 {
 	unsigned int i;
 
@@ -76,9 +76,9 @@ static struct target *target_find(struct call *call, int node)
 }
 
 /* NULL if there are as many targets as there may be */
-static struct target *target_get(struct call *call, int node)
+static struct move_target *target_get(struct move_call *call, int node)
 {
-	struct target *target = target_find(call, node);
+	struct move_target *target = target_find(call, node);
 
 	if (target || call->nr_targets == MAX_TARGETS)
 		return target;
@@ -89,8 +89,8 @@ static struct target *target_get(struct call *call, int node)
 	return target;
 }
 
-static bool isolate(struct call *call, struct folio *folio,
-		    struct target *target)
+static bool isolate(struct move_call *call, struct folio *folio,
+		    struct move_target *target)
 {
 	if (folio_test_hugetlb(folio))
 		return isolate_hugetlb(folio, &target->folios);
@@ -98,9 +98,9 @@ static bool isolate(struct call *call, struct folio *folio,
 }
 
 /* A node: the folio is there. QUEUED, STUCK, or an error. */
-static int queue_folio(struct call *call, struct folio *folio, int node)
+static int queue_folio(struct move_call *call, struct folio *folio, int node)
 {
-	struct target *target;
+	struct move_target *target;
 
 	if (is_zero_folio(folio) || is_huge_zero_folio(folio))
 		return -EFAULT;
@@ -134,7 +134,7 @@ static int queue_folio(struct call *call, struct folio *folio, int node)
 	return QUEUED;
 }
 
-static int queue_pte(struct call *call, struct vm_area_struct *vma,
+static int queue_pte(struct move_call *call, struct vm_area_struct *vma,
 		     unsigned long addr, pte_t pte, int node)
 {
 	struct page *page;
@@ -149,7 +149,7 @@ static int queue_pte(struct call *call, struct vm_area_struct *vma,
 	return queue_folio(call, page_folio(page), node);
 }
 
-static unsigned long address(struct call *call, unsigned int i)
+static unsigned long address(struct move_call *call, unsigned int i)
 {
 	return untagged_addr_remote(call->mm,
 				    (unsigned long)call->block.pages[i]);
@@ -160,13 +160,14 @@ static unsigned long address(struct call *call, unsigned int i)
  * whatever order. Returns the address that it stopped at, which may be the
  * first one: then no table is there, or the status is STUCK.
  */
-static unsigned int queue_table(struct call *call, struct vm_area_struct *vma,
-				unsigned int first, unsigned int limit)
+static unsigned int queue_table(struct move_call *call,
+				struct vm_area_struct *vma, unsigned int first,
+				unsigned int limit)
 {
 	unsigned long addr = address(call, first);
 	unsigned long end = pmd_addr_end(addr, vma->vm_end);
 	unsigned long start = max(addr & PMD_MASK, vma->vm_start);
-	struct block *block = &call->block;
+	struct move_block *block = &call->block;
 	pmd_t *pmd = mm_find_pmd(call->mm, addr);
 	unsigned int i = first;
 	spinlock_t *ptl;
@@ -192,10 +193,10 @@ static unsigned int queue_table(struct call *call, struct vm_area_struct *vma,
 }
 
 /* Whatever maps this address: a huge folio, or nothing */
-static void queue_one(struct call *call, struct vm_area_struct *vma,
+static void queue_one(struct move_call *call, struct vm_area_struct *vma,
 		      unsigned int i)
 {
-	struct block *block = &call->block;
+	struct move_block *block = &call->block;
 	struct folio_walk fw;
 	struct folio *folio;
 
@@ -209,7 +210,7 @@ static void queue_one(struct call *call, struct vm_area_struct *vma,
 }
 
 /* Queue the folios of one address or more; returns the next, or @i: STUCK. */
-static unsigned int queue_run(struct call *call, unsigned int i,
+static unsigned int queue_run(struct move_call *call, unsigned int i,
 			      unsigned int limit)
 {
 	struct vm_area_struct *vma = vma_lookup(call->mm, address(call, i));
@@ -235,7 +236,7 @@ static unsigned int queue_run(struct call *call, unsigned int i,
 }
 
 /* Queue the folios of a bounded number of addresses; returns the next */
-static unsigned int queue_some(struct call *call, unsigned int i)
+static unsigned int queue_some(struct move_call *call, unsigned int i)
 {
 	unsigned int limit = min(call->block.nr, i + ADDRS_PER_HOLD);
 	unsigned int first;
@@ -252,7 +253,7 @@ static unsigned int queue_some(struct call *call, unsigned int i)
 	return i;
 }
 
-static int target_move(struct call *call, struct target *target)
+static int target_move(struct move_call *call, struct move_target *target)
 {
 	int err;
 
@@ -270,14 +271,14 @@ static int target_move(struct call *call, struct target *target)
  * all be moved, those of the others are put back. Returns 0, an error, or how
  * many were not moved.
  */
-static int move_queued(struct call *call, unsigned int end)
+static int move_queued(struct move_call *call, unsigned int end)
 {
-	struct block *block = &call->block;
+	struct move_block *block = &call->block;
 	int tried = call->nr_targets, err = 0;
 	unsigned int i;
 
 	for (i = 0; i < call->nr_targets; i++) {
-		struct target *target = &call->targets[i];
+		struct move_target *target = &call->targets[i];
 
 		if (err) {
 			putback_movable_pages(&target->folios);
@@ -288,7 +289,7 @@ static int move_queued(struct call *call, unsigned int end)
 			tried = i + 1;
 	}
 	for (i = call->queued_from; i < end; i++) {
-		struct target *target;
+		struct move_target *target;
 
 		if (block->status[i] != QUEUED)
 			continue;
@@ -306,7 +307,7 @@ static int move_queued(struct call *call, unsigned int end)
 }
 
 /* Make another attempt for the address that got stuck worth while */
-static int unstick(struct call *call, unsigned int i)
+static int unstick(struct move_call *call, unsigned int i)
 {
 	int err = 0;
 
@@ -321,7 +322,7 @@ static int unstick(struct call *call, unsigned int i)
 }
 
 /* Look up and move a block. *@reached: where it ended, early if it failed. */
-static int move_block(struct call *call, unsigned int *reached)
+static int move_block(struct move_call *call, unsigned int *reached)
 {
 	unsigned int i = 0;
 	int err = 0;
@@ -360,7 +361,7 @@ static int check_node(int node, const nodemask_t *allowed)
 	return node_isset(node, *allowed) ? 0 : -EACCES;
 }
 
-static bool get_arrays(struct block *block, unsigned long first,
+static bool get_arrays(struct move_block *block, unsigned long first,
 		       unsigned int nr, const void __user * __user *pages,
 		       const int __user *nodes)
 {
@@ -375,7 +376,7 @@ static bool get_arrays(struct block *block, unsigned long first,
  * Read @nr addresses and nodes, or as many as come before one that is wrong:
  * then returns what is wrong with it.
  */
-static int block_fetch(struct block *block, unsigned long first,
+static int block_fetch(struct move_block *block, unsigned long first,
 		       unsigned int nr, const void __user * __user *pages,
 		       const int __user *nodes, const nodemask_t *allowed)
 {
@@ -396,7 +397,7 @@ static int block_fetch(struct block *block, unsigned long first,
 }
 
 /* Nothing is stored for what was queued and not moved */
-static int block_store(const struct block *block, int __user *status,
+static int block_store(const struct move_block *block, int __user *status,
 		       unsigned int nr, bool all)
 {
 	unsigned int i;
@@ -411,7 +412,7 @@ static int block_store(const struct block *block, int __user *status,
 }
 
 /* Make room for a large block, if one is wanted and there is memory */
-static void *block_grow(struct block *block, unsigned long nr_pages)
+static void *block_grow(struct move_block *block, unsigned long nr_pages)
 {
 	unsigned int nr = min(nr_pages, BLOCK_LARGE);
 	void *room;
@@ -449,7 +450,7 @@ int do_pages_move(struct mm_struct *mm, nodemask_t task_nodes,
 {
 	const void __user *small_pages[BLOCK_SMALL];
 	int small_nodes[BLOCK_SMALL], small_status[BLOCK_SMALL];
-	struct call call = {
+	struct move_call call = {
 		.mm = mm,
 		.move_all = flags & MPOL_MF_MOVE_ALL,
 		.block.pages = small_pages,

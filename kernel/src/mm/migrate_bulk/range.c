@@ -51,7 +51,7 @@ static int __init migrate_range_init(void)
 subsys_initcall(migrate_range_init);
 
 /* Where the folios of a range are: in one page table */
-struct table {
+struct range_table {
 	struct vm_area_struct *vma;
 	unsigned long start;	/* of what the VMA has of the table */
 	unsigned long low;	/* of the folios */
@@ -91,7 +91,7 @@ static bool is_dense(unsigned long low, unsigned long high, unsigned long bytes)
  * Find where the first folios are, as many as one table maps. Return: how many;
  * none if this is not simple.
  */
-static unsigned int table_find(struct table *t, struct anon_vma *anon_vma,
+static unsigned int table_find(struct range_table *t, struct anon_vma *anon_vma,
 			       struct folio **folios, unsigned int nr)
 {
 	struct folio *folio = folios[0];
@@ -130,7 +130,8 @@ static unsigned int table_find(struct table *t, struct anon_vma *anon_vma,
 	return i;
 }
 
-static pte_t *table_pte(const struct table *t, pte_t *ptes, unsigned long addr)
+static pte_t *table_pte(const struct range_table *t, pte_t *ptes,
+			unsigned long addr)
 {
 	return ptes + ((addr - t->start) >> PAGE_SHIFT);
 }
@@ -149,7 +150,8 @@ static pte_t merge_ptes(struct mm_struct *mm, pte_t a, pte_t b)
 }
 
 /* Return: how many of the first folios were unmapped */
-static unsigned int table_unmap(const struct table *t, struct anon_vma *anon_vma,
+static unsigned int table_unmap(const struct range_table *t,
+				struct anon_vma *anon_vma,
 				struct folio **folios, unsigned int nr)
 {
 	unsigned long low = ULONG_MAX, high = 0, addr;
@@ -198,7 +200,7 @@ unsigned int migrate_range_unmap(struct folio **folios, unsigned int nr)
 	struct mmu_notifier_range range;
 	struct anon_vma *anon_vma;
 	unsigned int i;
-	struct table t;
+	struct range_table t;
 
 	anon_vma = folio_lock_anon_vma_read(folios[0], &rwc);
 	if (!anon_vma)
@@ -220,8 +222,9 @@ unsigned int migrate_range_unmap(struct folio **folios, unsigned int nr)
 }
 
 /* Return: how many of the first folios are mapped again */
-static unsigned int table_restore(const struct table *t, struct folio **srcs,
-				  struct folio **dsts, unsigned int nr)
+static unsigned int table_restore(const struct range_table *t,
+				  struct folio **srcs, struct folio **dsts,
+				  unsigned int nr)
 {
 	struct mm_struct *mm = t->vma->vm_mm;
 	pmd_t *pmd = mm_find_pmd(mm, t->low);
@@ -250,7 +253,7 @@ static unsigned int restore_some(struct folio **srcs, struct folio **dsts,
 {
 	struct anon_vma *anon_vma = folio_anon_vma(dsts[0]);
 	unsigned int i, done;
-	struct table t;
+	struct range_table t;
 
 	for (i = 1; i < nr; i++)
 		if (dsts[i]->mapping != dsts[0]->mapping)

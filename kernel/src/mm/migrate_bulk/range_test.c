@@ -19,7 +19,7 @@ struct range_test {
 	struct vm_area_struct vmas[2];
 	struct anon_vma_chain chains[2];
 	struct folio *folios[NR_FOLIOS];
-	struct table table;
+	struct range_table table;
 };
 
 static void add_vma(struct range_test *t, unsigned int i, unsigned long start,

@@ -14,7 +14,7 @@
 #define STOCK_PAGES	64
 
 /* Small folios of the target node, allocated before they are asked for */
-struct stock {
+struct target_stock {
 	new_folio_t *get_new_folio;	/* for all others */
 	struct migration_target_control *mtc;
 	gfp_t gfp_mask;
@@ -22,7 +22,7 @@ struct stock {
 	unsigned long expected;	/* how many will yet be asked for, at most */
 };
 
-static void stock_refill(struct stock *stock)
+static void target_stock_refill(struct target_stock *stock)
 {
 	unsigned long nr = min(stock->expected, STOCK_PAGES);
 	gfp_t gfp = stock->gfp_mask;
@@ -40,15 +40,15 @@ static void stock_refill(struct stock *stock)
 }
 
 /* Taken from the end, which is filled first: frames rise as Linux has them */
-static struct folio *stock_take(struct folio *src, unsigned long private)
+static struct folio *target_stock_take(struct folio *src, unsigned long private)
 {
-	struct stock *stock = (struct stock *)private;
+	struct target_stock *stock = (struct target_stock *)private;
 	struct page *page;
 
 	if (folio_test_large(src))
 		return stock->get_new_folio(src, (unsigned long)stock->mtc);
 	if (list_empty(&stock->pages))
-		stock_refill(stock);
+		target_stock_refill(stock);
 	if (list_empty(&stock->pages))
 		return stock->get_new_folio(src, (unsigned long)stock->mtc);
 	page = list_last_entry(&stock->pages, struct page, lru);
@@ -67,9 +67,9 @@ static struct folio *stock_take(struct folio *src, unsigned long private)
 struct migration_target_control *
 migrate_stock_target(new_folio_t get_new_folio, unsigned long private)
 {
-	struct stock *stock = (struct stock *)private;
+	struct target_stock *stock = (struct target_stock *)private;
 
-	if (get_new_folio != stock_take ||
+	if (get_new_folio != target_stock_take ||
 	    stock->get_new_folio != alloc_migration_target)
 		return NULL;
 	return stock->mtc;
@@ -102,7 +102,7 @@ int migrate_pages_stocked(struct list_head *folios, new_folio_t get_new_folio,
 			  enum migrate_mode mode, enum migrate_reason reason,
 			  unsigned int *nr_succeeded)
 {
-	struct stock stock = {
+	struct target_stock stock = {
 		.get_new_folio = get_new_folio,
 		.mtc = mtc,
 		.gfp_mask = mtc->gfp_mask | __GFP_THISNODE,
@@ -111,8 +111,8 @@ int migrate_pages_stocked(struct list_head *folios, new_folio_t get_new_folio,
 	};
 	int err;
 
-	err = migrate_pages(folios, stock_take, NULL, (unsigned long)&stock,
-			    mode, reason, nr_succeeded);
+	err = migrate_pages(folios, target_stock_take, NULL,
+			    (unsigned long)&stock, mode, reason, nr_succeeded);
 	put_pages_list(&stock.pages);
 	return err;
 }

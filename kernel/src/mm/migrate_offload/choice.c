@@ -56,7 +56,7 @@ struct migrator *migrate_offload_choose(struct migrate_offload_state *state,
 		by_cpu = !by_cpu;
 		WRITE_ONCE(cost->tried, jiffies);
 	}
-	return by_cpu ? &migrate_cpu : state->m;
+	return by_cpu ? &migrator_cpu : state->m;
 }
 
 /**
@@ -89,7 +89,7 @@ void migrate_turn_add(struct migrate_turn *turn,
  */
 bool migrate_turn_is_over(const struct migrate_turn *turn)
 {
-	return turn->m == &migrate_cpu || turn->nr_chunks >= TURN_CHUNKS ||
+	return turn->m == &migrator_cpu || turn->nr_chunks >= TURN_CHUNKS ||
 	       turn->spent_ns >= TURN_NS;
 }
 
@@ -108,7 +108,7 @@ void migrate_offload_learn(struct migrate_offload_state *state,
 			   const struct migrate_turn *turn)
 {
 	struct migrate_cost *cost = &state->costs[turn->order];
-	bool by_cpu = turn->m == &migrate_cpu;
+	bool by_cpu = turn->m == &migrator_cpu;
 	u32 *known = by_cpu ? &cost->cpu_ns : &cost->engine_ns;
 	unsigned int weight = min(turn->nr_chunks, TURN_CHUNKS);
 	u64 old = READ_ONCE(*known), new = turn->lost_ns;

@@ -80,7 +80,7 @@ static bool cpu_flush(struct migrator *m)
 	return false;
 }
 
-struct migrator migrate_cpu = {
+struct migrator migrator_cpu = {
 	.name = "cpu",
 	.limits = cpu_limits,
 	.submit = cpu_submit,

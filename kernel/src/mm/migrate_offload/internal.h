@@ -288,7 +288,7 @@ struct migrator_stats *migrator_stats_create(const char *name);
 void migrator_stats_destroy(struct migrator_stats *stats);
 
 /* copy.c */
-extern struct migrator migrate_cpu;
+extern struct migrator migrator_cpu;
 void migrate_chunk_put(struct migrate_chunk *chunk);
 
 /* Are all parts of a submitted copy done? Then its result is final. */

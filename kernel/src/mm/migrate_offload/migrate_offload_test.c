@@ -834,14 +834,14 @@ static void dearer_engine_leaves_copies_to_the_cpu(struct kunit *test)
 	/* The engine comes first; then the CPU must show what it can, once */
 	expect_choice(test, &state, 0, state.m);
 	learn(&state, state.m, 1000);
-	expect_choice(test, &state, 0, &migrate_cpu);
-	learn(&state, &migrate_cpu, 1000);
+	expect_choice(test, &state, 0, &migrator_cpu);
+	learn(&state, &migrator_cpu, 1000);
 	expect_choice(test, &state, 0, state.m);
 	/* An eighth is forgiven, no more */
 	cost->engine_ns = 1125;
 	expect_choice(test, &state, 0, state.m);
 	cost->engine_ns = 1126;
-	expect_choice(test, &state, 0, &migrate_cpu);
+	expect_choice(test, &state, 0, &migrator_cpu);
 	/* Folios of another size have costs of their own */
 	expect_choice(test, &state, 1, state.m);
 	/* An administrator who wants the engine gets it */
@@ -860,12 +860,12 @@ static void dearer_one_is_tried_again(struct kunit *test)
 	/* The engine after a second, for one turn */
 	*cost = (struct migrate_cost) { 5000, 1000, jiffies - HZ };
 	expect_choice(test, &state, 0, state.m);
-	expect_choice(test, &state, 0, &migrate_cpu);
+	expect_choice(test, &state, 0, &migrator_cpu);
 	/* The CPU after ten */
 	*cost = (struct migrate_cost) { 100, 1000, jiffies - 8 * HZ };
 	expect_choice(test, &state, 0, state.m);
 	*cost = (struct migrate_cost) { 100, 1000, jiffies - 10 * HZ };
-	expect_choice(test, &state, 0, &migrate_cpu);
+	expect_choice(test, &state, 0, &migrator_cpu);
 	expect_choice(test, &state, 0, state.m);
 }
 
@@ -885,19 +885,19 @@ static void one_bad_turn_says_little(struct kunit *test)
 	learn(&state, state.m, 500);
 	KUNIT_EXPECT_EQ(test, cost->engine_ns, 1000);
 	/* A copy by CPU is never faster than it can be */
-	learn(&state, &migrate_cpu, NSEC_PER_SEC);
-	learn(&state, &migrate_cpu, 1000);
+	learn(&state, &migrator_cpu, NSEC_PER_SEC);
+	learn(&state, &migrator_cpu, 1000);
 	KUNIT_EXPECT_EQ(test, cost->cpu_ns, 1000);
-	learn(&state, &migrate_cpu, NSEC_PER_SEC);
+	learn(&state, &migrator_cpu, NSEC_PER_SEC);
 	KUNIT_EXPECT_EQ(test, cost->cpu_ns, 1500);
 	/* No time at all is known, too, and not the end of learning */
-	learn(&state, &migrate_cpu, 0);
+	learn(&state, &migrator_cpu, 0);
 	KUNIT_EXPECT_EQ(test, cost->cpu_ns, 1);
-	learn(&state, &migrate_cpu, 1000);
+	learn(&state, &migrator_cpu, 1000);
 	KUNIT_EXPECT_EQ(test, cost->cpu_ns, 2);
 	/* More than there is room for */
 	cost->cpu_ns = U32_MAX;
-	learn(&state, &migrate_cpu, U32_MAX + 1ULL);
+	learn(&state, &migrator_cpu, U32_MAX + 1ULL);
 	KUNIT_EXPECT_EQ(test, cost->cpu_ns, U32_MAX);
 }
 
@@ -910,7 +910,7 @@ static void what_the_engine_leaves_is_no_bargain(struct kunit *test)
 		.m = state.m, .nr_pages = 64, .left_pages = 32,
 	};
 
-	learn(&state, &migrate_cpu, 1000);
+	learn(&state, &migrator_cpu, 1000);
 	migrate_offload_learn(&state, &turn);
 	KUNIT_EXPECT_EQ(test, state.costs[0].engine_ns, 500);
 }
@@ -973,7 +973,7 @@ static void bad_engine_has_a_short_turn(struct kunit *test)
 	turn.nr_chunks = 100;
 	KUNIT_EXPECT_TRUE(test, migrate_turn_is_over(&turn));
 	/* One copy by CPU is like the other */
-	turn.m = &migrate_cpu;
+	turn.m = &migrator_cpu;
 	turn.nr_chunks = 1;
 	KUNIT_EXPECT_TRUE(test, migrate_turn_is_over(&turn));
 }
@@ -981,7 +981,7 @@ static void bad_engine_has_a_short_turn(struct kunit *test)
 /* How many of 64 folios the engine is given, which takes 50 ms for a chunk */
 static unsigned int given_to_slow_engine(struct kunit *test, bool always)
 {
-	long before = atomic_long_read(&migrate_cpu.stats->folios);
+	long before = atomic_long_read(&migrator_cpu.stats->folios);
 	struct migrate_offload_settings s = small();
 	struct fixture *fx = test->priv;
 
@@ -992,7 +992,7 @@ static unsigned int given_to_slow_engine(struct kunit *test, bool always)
 	KUNIT_ASSERT_EQ(test, 0, apply(s));
 	expect_all_moved(test);
 	/* Each is counted as whose it was */
-	KUNIT_EXPECT_EQ(test, atomic_long_read(&migrate_cpu.stats->folios) -
+	KUNIT_EXPECT_EQ(test, atomic_long_read(&migrator_cpu.stats->folios) -
 			before, NR_FOLIOS - fx->engine.nr_submitted);
 	KUNIT_EXPECT_EQ(test, atomic_long_read(&fx->engine.m.stats->folios),
 			fx->engine.nr_submitted);

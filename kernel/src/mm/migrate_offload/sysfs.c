@@ -384,7 +384,7 @@ static int __init migrate_offload_init(void)
 	error = sysfs_create_groups(root_kobj, root_groups);
 	if (error)
 		goto put_migrators;
-	error = migrate_offload_register(&migrate_cpu);
+	error = migrate_offload_register(&migrator_cpu);
 	if (error)
 		goto remove_groups;
 	return 0;
