@@ -10,8 +10,17 @@
 
 #include <fcntl.h>
 #include <ftw.h>
+#include <linux/mempolicy.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
 
+#include "cgroup.h"
 #include "offload.h"
 #include "region.h"
 
@@ -289,6 +298,144 @@ TEST_F(sysfs, inaccessible_time_is_recorded_only_when_enabled)
 	offload_set("inaccessible_enabled", "1");
 	move_stats(_metadata, self, SIZE);
 	EXPECT_EQ(before + SIZE / PAGE, histogram_sum());
+}
+
+/* --- who waits for whom --- */
+
+#define QUOTA		"2000 100000"	/* us of CPU in so many us */
+#define NR_THROTTLED	64		/* huge pages that a call moves */
+#define ROUNDS		3
+#define BOUND_MS	1000
+
+/* What the mover has begun and ended, for who looks on */
+struct progress {
+	atomic_int begun;
+	atomic_int ended;
+	atomic_bool stop;
+};
+
+FIXTURE(throttled)
+{
+	int nodes[2];
+	struct progress *progress;
+	pid_t mover;
+};
+
+FIXTURE_SETUP(throttled)
+{
+	if (access(OFFLOAD_DIR, F_OK))
+		SKIP(return, "this kernel has no " OFFLOAD_DIR);
+	if (!nodes_find(self->nodes))
+		SKIP(return, "one node with memory only");
+	self->progress = mmap(NULL, sizeof(*self->progress),
+			      PROT_READ | PROT_WRITE,
+			      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	ASSERT_NE(MAP_FAILED, self->progress);
+}
+
+FIXTURE_TEARDOWN_PARENT(throttled)
+{
+	cgroup_leave();
+	if (!access(OFFLOAD_DIR, F_OK))
+		offload_reset();
+}
+
+static const char *enter_throttled(void)
+{
+	const char *why = cgroup_enter("cpu");
+
+	if (!why && cgroup_write("cpu.max", QUOTA))
+		why = "no cpu.max";
+	return why;
+}
+
+/* What the mover's process does until it is told to stop */
+static void keep_moving(const int nodes[2], struct progress *progress)
+{
+	int to[NR_THROTTLED], status[NR_THROTTLED];
+	void *pages[NR_THROTTLED];
+	struct region r;
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (region_create(&r, ANON, PMD, NR_THROTTLED * PMD, nodes[0]) ||
+	    enter_throttled())
+		_exit(KSFT_SKIP);
+	for (int i = 0; i < NR_THROTTLED; i++)
+		pages[i] = r.addr + i * PMD;
+	for (int turn = 1; !progress->stop; turn = !turn) {
+		for (int i = 0; i < NR_THROTTLED; i++)
+			to[i] = nodes[turn];
+		progress->begun++;
+		syscall(SYS_move_pages, 0, NR_THROTTLED, pages, to, status,
+			MPOL_MF_MOVE);
+		progress->ended++;
+	}
+	_exit(region_wrong_words(&r) ? KSFT_FAIL : KSFT_PASS);
+}
+
+static long ms_now(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+/* Return: false if the mover has ended, as it cannot do what it should */
+static bool wait_for(FIXTURE_DATA(throttled) *self, atomic_int *count, int nr)
+{
+	while (*count < nr) {
+		if (waitpid(self->mover, NULL, WNOHANG) == self->mover)
+			return false;
+		usleep(1000);
+	}
+	return true;
+}
+
+/*
+ * Who chooses another engine waits until no call uses the old one, and a call
+ * under cpu.max is off its CPU most of the time, wherever in it that may be.
+ * But at each chunk, and at each 32 pages that it allocates, it looks whether
+ * it is superseded. If so it finishes what it has unmapped, here two huge pages
+ * at most, and moves all else by Linux's own path, which nobody waits for. That
+ * is a few periods of cpu.max, where the whole call takes dozens.
+ */
+TEST_F_TIMEOUT(throttled, mover_is_not_waited_for, 300)
+{
+	struct progress *progress = self->progress;
+	long start, wait_ms, call_ms;
+	int status;
+
+	offload_set("active", "cpu");
+	self->mover = fork();
+	ASSERT_LE(0, self->mover);
+	if (!self->mover)
+		keep_moving(self->nodes, progress);
+
+	if (!wait_for(self, &progress->begun, 1))
+		SKIP(return, "no huge pages, or no cpu.max");
+	start = ms_now();
+	EXPECT_TRUE(wait_for(self, &progress->ended, 1));
+	call_ms = ms_now() - start;
+	for (int i = 0; i < ROUNDS; i++) {
+		/* A call that began with the engine, and is far from done */
+		offload_set("active", "cpu");
+		EXPECT_TRUE(wait_for(self, &progress->begun,
+				     progress->begun + 1));
+		usleep(300000);
+		start = ms_now();
+		offload_set("active", "none");
+		wait_ms = ms_now() - start;
+		TH_LOG("waited for %ld ms, and a call takes %ld", wait_ms,
+		       call_ms);
+		EXPECT_GT(BOUND_MS, wait_ms);
+	}
+	progress->stop = true;
+	EXPECT_EQ(0, cgroup_write("cpu.max", "max"));
+	ASSERT_EQ(self->mover, waitpid(self->mover, &status, 0));
+	EXPECT_EQ(0, status);
+	if (call_ms < 2 * BOUND_MS)
+		SKIP(return, "a call takes %ld ms only", call_ms);
 }
 
 /* --- the window --- */
