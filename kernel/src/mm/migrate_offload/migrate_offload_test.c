@@ -1481,8 +1481,13 @@ static bool ended_in_time(struct fixture *fx, struct task_struct *task)
 {
 	bool ended = wait_for_completion_timeout(&fx->migrated, 20 * HZ);
 
-	if (!ended)
-		engine_drain(&fx->engine);
+	if (!ended) {
+		/* What is submitted after this, too */
+		WRITE_ONCE(fx->engine.fault, FAULT_NONE);
+		do
+			engine_drain(&fx->engine);
+		while (!wait_for_completion_timeout(&fx->migrated, HZ / 10));
+	}
 	kthread_stop(task);
 	return ended;
 }
