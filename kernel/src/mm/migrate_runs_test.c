@@ -9,7 +9,7 @@
 #include <kunit/test.h>
 
 #define RUN_ORDER	4
-#define RUN_PAGES	(1U << RUN_ORDER)
+#define RUN_PAGES	BIT(RUN_ORDER)
 /* A table that begins here, and what lies behind it */
 #define TABLE_START	(16 * PMD_SIZE)
 #define NR_ENTRIES	(2 * PTRS_PER_PTE)
