@@ -77,8 +77,9 @@ struct engine {
 	bool in_service;
 	pgoff_t early[NR_FOLIOS];	/* need not wait for the slow work */
 	unsigned int nr_early;
-	unsigned int nr_early_moved;	/* when the slow work began */
-	unsigned int nr_early_inflight;	/* the same */
+	unsigned int nr_early_done;	/* of these, in chunks of earlier works */
+	unsigned int nr_early_moved;	/* most at the beginning of a slow work */
+	unsigned int nr_early_inflight;	/* when the first slow work began */
 	DECLARE_BITMAP(given, NR_FOLIOS);
 	unsigned int nr_crept;
 	unsigned int nr_beside;		/* folios of others while it creeps */
@@ -190,12 +191,13 @@ static void engine_work(struct work_struct *work)
 {
 	struct engine *e = container_of(work, struct engine, work.work);
 	struct fixture *fx = container_of(e, struct fixture, engine);
-	unsigned int i, nr = 0;
+	unsigned int i, nr = 0, end = READ_ONCE(e->nr_early);
 
-	for (i = 0; i < e->nr_early; i++)
+	/* Those of chunks that are done with have moved in any case */
+	for (i = e->nr_early_done; i < end; i++)
 		nr += has_moved(fx, e->early[i]);
-	if (!e->nr_early_moved)
-		e->nr_early_moved = nr;
+	e->nr_early_moved = max(e->nr_early_moved, nr);
+	e->nr_early_done = end;
 	if (!e->nr_early_inflight)
 		e->nr_early_inflight = atomic_read(&e->nr_inflight);
 	engine_drain(e);
