@@ -303,8 +303,8 @@ TEST_F(sysfs, inaccessible_time_is_recorded_only_when_enabled)
 /* --- who waits for whom --- */
 
 #define QUOTA		"2000 100000"	/* us of CPU in so many us */
-#define NR_THROTTLED	64		/* huge pages that a call moves */
-#define ROUNDS		3
+#define NR_THROTTLED	48		/* huge pages that a call moves */
+#define ROUNDS		2
 #define BOUND_MS	1000
 
 /* What the mover has begun and ended, for who looks on */
@@ -398,12 +398,13 @@ static bool wait_for(FIXTURE_DATA(throttled) *self, atomic_int *count, int nr)
  * But at each chunk, and at each 32 pages that it allocates, it looks whether
  * it is superseded. If so it finishes what it has unmapped, here two huge pages
  * at most, and moves all else by Linux's own path, which nobody waits for. That
- * is a few periods of cpu.max, where the whole call takes dozens.
+ * is a few periods of cpu.max, where the whole call takes dozens. On a guest of
+ * a busy host both take longer.
  */
 TEST_F_TIMEOUT(throttled, mover_is_not_waited_for, 300)
 {
 	struct progress *progress = self->progress;
-	long start, wait_ms, call_ms;
+	long start, wait_ms, call_ms, bound_ms = BOUND_MS;
 	int status;
 
 	offload_set("active", "cpu");
@@ -417,6 +418,8 @@ TEST_F_TIMEOUT(throttled, mover_is_not_waited_for, 300)
 	start = ms_now();
 	EXPECT_TRUE(wait_for(self, &progress->ended, 1));
 	call_ms = ms_now() - start;
+	if (call_ms / 4 > bound_ms)
+		bound_ms = call_ms / 4;
 	for (int i = 0; i < ROUNDS; i++) {
 		/* A call that began with the engine, and is far from done */
 		offload_set("active", "cpu");
@@ -428,7 +431,7 @@ TEST_F_TIMEOUT(throttled, mover_is_not_waited_for, 300)
 		wait_ms = ms_now() - start;
 		TH_LOG("waited for %ld ms, and a call takes %ld", wait_ms,
 		       call_ms);
-		EXPECT_GT(BOUND_MS, wait_ms);
+		EXPECT_GT(bound_ms, wait_ms);
 	}
 	progress->stop = true;
 	EXPECT_EQ(0, cgroup_write("cpu.max", "max"));
