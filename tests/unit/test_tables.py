@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -118,6 +119,26 @@ def test_bad_input_is_one_clear_line(
     said = capsys.readouterr().err
     assert said.startswith(f"ferry: {why}")
     assert said.count("\n") == 1
+
+
+def test_all_twice_compares_where_time_is_virtual(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Figures that are never the same twice are refused where they are all, and else left out."""
+    count = itertools.count()
+
+    def measure(table: experiments.Table, *rest: object) -> dict[str, Any]:
+        cells = [one | {"gbps": next(count)} for one in _result()["cells"]]
+        return _result() | {"table": table.name, "cells": cells if table.wall_time else _result()["cells"]}
+
+    monkeypatch.setattr(show, "place", lambda result: tmp_path / f"{result['table']}.json")
+    monkeypatch.setattr(table_command, "_measure", measure)
+    monkeypatch.setattr(page, "write", list)
+    assert cli.main(["table", "all", "--twice", "--json", str(tmp_path / "all.json")]) == 0
+    said = capsys.readouterr().err
+    assert "v5-batch: " in said
+    assert said.count("two runs the same") == 4
+    assert "not compared: userspace, mtcopy: wall time is never the same twice" in said
 
 
 def test_profile_with_too_few_channels_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

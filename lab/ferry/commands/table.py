@@ -33,7 +33,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--states", type=int, default=1, metavar="N",
         help="measure each cell N times, on machines that begin otherwise, and show the range",
     )  # fmt: skip
-    parser.add_argument("--twice", action="store_true", help="measure twice; fail unless all is the same")
+    parser.add_argument(
+        "--twice", action="store_true", help="measure twice what has virtual time; fail unless it is the same"
+    )
     parser.add_argument(
         "--here", action="store_true", help="measure this machine itself, which runs a Ferry kernel; no VM"
     )
@@ -48,7 +50,30 @@ def run(args: argparse.Namespace) -> int:
     wanted = list(experiments.TABLES.values()) if args.name == ALL else [experiments.get(args.name)]
     servers = [profile.load(args.profile or table.profile) for table in wanted]
     wall = [table.name for table in wanted if args.here or table.wall_time]
+    _check(args, wall, all_wall=len(wall) == len(wanted))
+    if args.here:
+        here.check()
+    path = Path(args.json) if args.json and args.json != "-" else None
+    places = [show.place(_about(table, server, args)) for table, server in zip(wanted, servers, strict=True)]
+    for output in filter(None, (path, *places)):
+        report.check_writable(output)
+    results = [
+        _one(table, server, args, twice=args.twice and table.name not in wall)
+        for table, server in zip(wanted, servers, strict=True)
+    ]
     if args.twice and wall:
+        note(f"not compared: {', '.join(wall)}: wall time is never the same twice")
+    if args.json:
+        report.write_json(path, results[0] if args.name != ALL else {"tables": results})
+    if args.json != "-":
+        for made in (*(show.place(result) for result in results), *page.write()):
+            print(made)
+    return 0
+
+
+def _check(args: argparse.Namespace, wall: list[str], all_wall: bool) -> None:
+    """Raise UsageError for what cannot be asked of wall time, or of this machine."""
+    if args.twice and all_wall:
         raise UsageError(
             f"--twice is for virtual time: wall time, here of {wall[0]}, is never the same twice"
         )
@@ -60,28 +85,17 @@ def run(args: argparse.Namespace) -> int:
         )
     if args.here and args.one_by_one:
         raise UsageError("--one-by-one is for VMs: here, say 'sysctl vm.migrate_ranges=0' before")
-    if args.here:
-        here.check()
-    path = Path(args.json) if args.json and args.json != "-" else None
-    places = [show.place(_about(table, server, args)) for table, server in zip(wanted, servers, strict=True)]
-    for output in filter(None, (path, *places)):
-        report.check_writable(output)
-    results = [_one(table, server, args) for table, server in zip(wanted, servers, strict=True)]
-    if args.json:
-        report.write_json(path, results[0] if args.name != ALL else {"tables": results})
-    if args.json != "-":
-        for made in (*(show.place(result) for result in results), *page.write()):
-            print(made)
-    return 0
 
 
-def _one(table: experiments.Table, server: profile.Profile, args: argparse.Namespace) -> dict[str, Any]:
+def _one(
+    table: experiments.Table, server: profile.Profile, args: argparse.Namespace, twice: bool
+) -> dict[str, Any]:
     """Measure a table, keep it, and show it."""
     begin = time.monotonic()
     result = _measure(table, server, args)
-    if args.twice:
+    if twice:
         _compare(result, _measure(table, server, args))
-    note(f"{table.name}: {elapsed(time.monotonic() - begin)}" + (", two runs the same" * args.twice))
+    note(f"{table.name}: {elapsed(time.monotonic() - begin)}" + (", two runs the same" * twice))
     report.write_json(show.place(result), result)
     if args.json != "-":
         report.show(show.as_table(result))
