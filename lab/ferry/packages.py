@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -24,10 +25,16 @@ def is_installed(name: str) -> bool:
     return any(line.startswith(("ii", "hi")) for line in status.splitlines())
 
 
-def is_known(name: str) -> bool:
-    """Whether apt could install the package, as far as its lists say."""
+def candidate(name: str) -> str | None:
+    """The version of a package that apt would install, as far as its lists say."""
     policy = proc.output(["apt-cache", "policy", name], env=APT_ENV)
-    return "Candidate:" in policy and "Candidate: (none)" not in policy
+    found = re.search(r"Candidate: (?!\(none\))(\S+)", policy)
+    return found[1] if found else None
+
+
+def is_known(name: str) -> bool:
+    """Whether apt could install the package."""
+    return candidate(name) is not None
 
 
 def _as_root(args: Sequence[str], names: Sequence[str]) -> list[str]:

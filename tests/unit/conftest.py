@@ -50,15 +50,21 @@ def fake_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeProgram
 @pytest.fixture
 def linux(tmp_path: Path) -> Base:
     """A source package whose Linux has two files and a Makefile."""
-    source = tmp_path / "linux-source-6.12"
+    return linux_of(tmp_path, "6.12.1-1", {})
+
+
+def linux_of(folder: Path, version: str, changed: dict[int, str]) -> Base:
+    """One of a version, where lines of mm/migrate.c have changed."""
+    source = folder / f"linux-source-{version}"
     (source / "mm").mkdir(parents=True)
     (source / "Makefile").write_text(MAKEFILE)
-    (source / "mm/migrate.c").write_text("".join(f"line {n}\n" for n in range(1, 21)))
+    lines = [changed.get(n, f"line {n}") for n in range(1, 21)]
+    (source / "mm/migrate.c").write_text("".join(f"{line}\n" for line in lines))
     (source / "mm/Kconfig").write_text("config MIGRATION\n\tbool\n")
-    tarball = tmp_path / "linux.tar.xz"
+    tarball = folder / f"linux-{version}.tar.xz"
     with tarfile.open(tarball, "w:xz") as tar:
         tar.add(source, source.name)
-    return Base("linux-source-6.12", "6.12.1-1", tarball, digest_of(tarball))
+    return Base("linux-source-6.12", version, tarball, digest_of(tarball), "6.12.1-1", "http://archive")
 
 
 def digest_of(path: Path) -> str:

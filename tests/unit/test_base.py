@@ -10,7 +10,14 @@ import pytest
 from ferry.errors import FerryError
 from ferry.kernel import base
 
-TOML = 'package = "linux-source-6.12"\ntarball = "/t"\nversion = "6.12"\n[sha256]\n"6.12.1-1" = "abc"\n'
+TOML = """\
+package = "linux-source-6.12"
+tarball = "/t"
+version = "6.12"
+archive = "a"
+[sha256]
+"6.12.1-1" = "abc"
+"""
 
 
 @pytest.fixture
@@ -25,7 +32,7 @@ def test_any_version_of_the_series_is_taken(
     fake_program: Callable[[str, str], Path], toml: Path, version: str, checksum: str | None
 ) -> None:
     fake_program("dpkg-query", f'case "$3" in *Version*) printf {version};; *) echo "ii ";; esac')
-    assert base.find(toml) == base.Base("linux-source-6.12", version, Path("/t"), checksum)
+    assert base.find(toml) == base.Base("linux-source-6.12", version, Path("/t"), checksum, "6.12.1-1", "a")
 
 
 @pytest.mark.parametrize("version", ["6.13.1-1", "6.1.12-1", "6.121-1"])
@@ -33,7 +40,7 @@ def test_another_series_is_refused(
     fake_program: Callable[[str, str], Path], toml: Path, version: str
 ) -> None:
     fake_program("dpkg-query", f'case "$3" in *Version*) printf {version};; *) echo "ii ";; esac')
-    with pytest.raises(FerryError, match=r"patches are for 6\.12\.y"):
+    with pytest.raises(FerryError, match=r"patches are for 6\.12\.y, which is at a"):
         base.find(toml)
 
 

@@ -11,7 +11,7 @@ from ferry.git import git
 from ferry.kernel import tree
 from ferry.kernel.base import Base
 from ferry.kernel.tree import Places
-from tests.unit.conftest import patch
+from tests.unit.conftest import linux_of, patch
 
 
 def test_the_tree_is_base_plus_patches_plus_links(linux: Base, places: Places) -> None:
@@ -37,16 +37,62 @@ def test_equal_input_gives_equal_commits(linux: Base, places: Places, tmp_path: 
     assert heads[0] == heads[1]
 
 
-def test_a_patch_that_does_not_apply_is_named_with_its_file(linux: Base, places: Places) -> None:
+def test_every_patch_that_does_not_apply_is_named_with_its_file(linux: Base, places: Places) -> None:
     root = tree.assemble(linux, places)
     head = git(root, "rev-parse", "HEAD")
     (places.patches / "0002-bad.patch").write_text(patch("mm: bad", "line 10", "line X"))
-    with pytest.raises(FerryError, match=r"0002-bad\.patch does not apply to .* 6\.12\.1-1: mm/migrate\.c;"):
+    (places.patches / "0003-worse.patch").write_text(
+        patch("mm: worse", "line 14", "x").replace("migrate", "gone")
+    )
+    (places.patches / "0004-good.patch").write_text(patch("mm: good", "line 16", "line Y"))
+    with pytest.raises(FerryError, match=r"apply to .* 6\.12\.1-1:\n[^$]*is at http://archive") as caught:
         tree.assemble(linux, places)
+    assert [line.strip() for line in str(caught.value).splitlines()[1:-1]] == [
+        "0002-bad.patch: mm/migrate.c",
+        "0003-worse.patch: mm/gone.c",
+    ]
     assert git(root, "rev-parse", "HEAD") == head, "the tree is as it was"
-    (places.patches / "0002-bad.patch").write_text(patch("mm: good", "line 15", "line X"))
+    (places.patches / "0003-worse.patch").unlink()
+    (places.patches / "0002-bad.patch").write_text(patch("mm: good, too", "line 5", "line X"))
     tree.assemble(linux, places)
     assert "line X" in (root / "mm/migrate.c").read_text()
+
+
+def test_a_patch_goes_by_three_way_where_its_context_has_changed(
+    linux: Base, places: Places, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A new base keeps what a three-way merge wants of the old one."""
+    root = tree.assemble(linux, places)
+    tree.refresh(places)  # with the names of what the patch changes
+    newer = linux_of(tmp_path, "6.12.2-1", {12: "line twelve"})
+    tried = tree.drift(newer, places)
+    assert (tried.merged, tried.failed) == (["0001-mm-hook.patch"], {})
+    assert "by three-way" not in capsys.readouterr().err
+    tree.assemble(newer, places)
+    assert "by three-way into linux-source-6.12 6.12.2-1: 0001-mm-hook.patch" in capsys.readouterr().err
+    text = (root / "mm/migrate.c").read_text()
+    assert "line ten\n" in text
+    assert "line twelve\n" in text
+    tree.refresh(places)
+    assert not tree.drift(newer, places).merged
+
+
+def test_a_conflict_hides_no_later_patch(linux: Base, places: Places, tmp_path: Path) -> None:
+    root = tree.assemble(linux, places)
+    (root / "mm/Kconfig").write_text("config MIGRATION\n\tbool\n\tdefault y\n")
+    git(root, "commit", "-q", "-a", "-m", "mm: default")
+    tree.refresh(places)
+    tried = tree.drift(linux_of(tmp_path, "6.12.2-1", {10: "line 10.5"}), places)
+    assert tried.failed == {"0001-mm-hook.patch": "mm/migrate.c"}
+    assert git(root, "show", f"{tried.head}:mm/Kconfig").endswith("default y")
+    assert "line 10.5" in git(root, "show", f"{tried.head}:mm/migrate.c")
+
+
+def test_what_the_base_has_already_is_named(linux: Base, places: Places, tmp_path: Path) -> None:
+    tree.assemble(linux, places)
+    tree.refresh(places)
+    newer = linux_of(tmp_path, "6.12.2-1", {10: "line ten"})
+    assert tree.drift(newer, places).failed == {"0001-mm-hook.patch": "the base has it already"}
 
 
 def test_an_interrupted_unpacking_is_not_trusted(linux: Base, places: Places) -> None:

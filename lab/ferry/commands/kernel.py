@@ -6,7 +6,9 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from ferry.kernel import check, deb, kbuild, series, tree
+from ferry import packages
+from ferry.kernel import base, check, deb, kbuild, series, tree
+from ferry.progress import note
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -23,6 +25,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
     verb = verbs.add_parser("refresh", help="write the commits of build/linux back to kernel/patches")
     verb.set_defaults(verb=_refresh)
+
+    verb = verbs.add_parser(
+        "drift", help="try all patches on linux-source as it is installed; name each that fails"
+    )
+    verb.set_defaults(verb=_drift)
 
     verb = verbs.add_parser("check", help="checkpatch, sparse, kernel-doc over what would be exported")
     verb.add_argument("checks", nargs="*", metavar="CHECK", help=", ".join(check.CHECKS))
@@ -64,6 +71,18 @@ def _export(args: argparse.Namespace) -> int:
 def _refresh(args: argparse.Namespace) -> int:
     for path in tree.refresh(tree.HERE):
         print(path)
+    return 0
+
+
+def _drift(args: argparse.Namespace) -> int:
+    linux = base.find()
+    if (newest := packages.candidate(linux.package)) != linux.version:
+        note(f"apt has {newest}: to try that, run apt-get install {linux.package}")
+    applied = tree.drift(linux, tree.HERE)
+    for name in applied.merged:
+        print(f"by three-way only: {name}")
+    tree.refuse_drift(linux, applied)
+    print(f"all patches apply to {linux.package} {linux.version}")
     return 0
 
 

@@ -21,6 +21,8 @@ class Base:
     version: str
     tarball: Path
     sha256: str | None  # None: nobody tested the patches on this version
+    known: str = ""  # the versions on which somebody did
+    archive: str = ""  # where these are when mirrors have moved on
 
     @property
     def identity(self) -> str:
@@ -36,14 +38,20 @@ def find(path: Path = paths.KERNEL / "base.toml") -> Base:
     packages.ensure([package])
     version = proc.output(["dpkg-query", "-W", "-f", "${Version}", package])
     if not version.startswith(f"{series}."):
-        raise FerryError(f"{package} is version {version}, but Ferry's patches are for {series}.y")
-    return Base(package, version, Path(table["tarball"]), table["sha256"].get(version))
+        raise FerryError(
+            f"{package} is version {version}, but Ferry's patches are for {series}.y, which is at "
+            + table["archive"]
+        )
+    known = table["sha256"]
+    return Base(
+        package, version, Path(table["tarball"]), known.get(version), ", ".join(known), table["archive"]
+    )
 
 
 def verify(base: Base) -> None:
     """Compare the tarball with the checksum of its version; an unknown version is only noted."""
     if base.sha256 is None:
-        note(f"note: {base.package} {base.version} is new to Ferry; its patches may not apply")
+        note(f"note: {base.package} {base.version} is new to Ferry, which knows {base.known}")
         return
     with base.tarball.open("rb") as file:
         found = hashlib.file_digest(file, "sha256").hexdigest()

@@ -24,11 +24,12 @@ from ferry import files, paths, proc
 from ferry.errors import CommandFailed, FerryError
 from ferry.git import git
 from ferry.kernel import base
-from ferry.progress import Step
+from ferry.progress import Step, note
 
 APPLIED = "ferry"  # the branch in build/linux
 BASE = "base"  # the tag of the first commit
 _STATE = Path(".git/ferry-state.json")
+_ORIGINAL = re.compile(r"^index ([0-9a-f]+)\.\.", re.MULTILINE)
 _FAILED_AT = re.compile(r"error: (?:patch failed: )?(\S+?)(?::\d+$|: )", re.MULTILINE)
 
 
@@ -57,19 +58,32 @@ class Places:
         return sorted(p.relative_to(self.src) for p in found if p.suffix not in (".o", ".swp"))
 
 
+@dataclass(frozen=True)
+class Applied:
+    """How the patches went onto the base."""
+
+    head: str
+    merged: list[str]  # by three-way only: the base has changed beside what they change
+    failed: dict[str, str]  # and where
+
+
 HERE = Places()
 
 
 def assemble(linux: base.Base, places: Places) -> Path:
     """Bring build/linux up to date with the base, the patches and kernel/src; returns it."""
     with files.locked(places.build / "tree.lock"):
-        if _state(places).get("base") != linux.identity:
-            _refuse_to_lose_work(places)
-            _unpack(linux, places)
+        _ensure_base(linux, places)
         if _state(places).get("patches") != _patches_digest(places):
             _refuse_to_lose_work(places)
-            head = _apply(linux, places)
-            git(places.tree, "checkout", "-q", "-B", APPLIED, head)
+            applied = _apply(places)
+            refuse_drift(linux, applied)
+            if applied.merged:
+                note(
+                    f"merged by three-way into {linux.package} {linux.version}: {', '.join(applied.merged)}; "
+                    "'./ferry kernel refresh' writes them as they apply now"
+                )
+            git(places.tree, "checkout", "-q", "-B", APPLIED, applied.head)
             record(places)
         link(places)
     return places.tree
@@ -78,6 +92,24 @@ def assemble(linux: base.Base, places: Places) -> Path:
 def assemble_current() -> Path:
     """assemble() from the package that apt has."""
     return assemble(base.find(), HERE)
+
+
+def drift(linux: base.Base, places: Places) -> Applied:
+    """Try all patches on a base; kernel/patches and what build/linux has of them stay as they are."""
+    with files.locked(places.build / "tree.lock"):
+        _ensure_base(linux, places)
+        return _apply(places)
+
+
+def refuse_drift(linux: base.Base, applied: Applied) -> None:
+    """Raise FerryError naming every patch that does not apply."""
+    if applied.failed:
+        lines = "".join(f"\n  {name}: {where}" for name, where in applied.failed.items())
+        raise FerryError(
+            f"kernel/patches do not all apply to {linux.package} {linux.version}:{lines}\n"
+            f"rebase them, or install a version that kernel/base.toml knows, {linux.known}: "
+            f"what mirrors no longer have is at {linux.archive}"
+        )
 
 
 def vanilla(places: Places) -> Path:
@@ -118,6 +150,12 @@ def _refuse_to_lose_work(places: Places) -> None:
         )
 
 
+def _ensure_base(linux: base.Base, places: Places) -> None:
+    if _state(places).get("base") != linux.identity:
+        _refuse_to_lose_work(places)
+        _unpack(linux, places)
+
+
 def _unpack(linux: base.Base, places: Places) -> None:
     """Replace build/linux by the pristine source as one commit; all or nothing."""
     scratch = places.build / "linux.new"
@@ -133,10 +171,24 @@ def _unpack(linux: base.Base, places: Places) -> None:
         git(scratch, "add", "--all", "--force")
         git(scratch, "commit", "-q", "-m", f"{linux.package} {linux.version}")
         git(scratch, "tag", BASE)
+        _keep_originals(places, scratch)
     files.write(scratch / _STATE, json.dumps({"base": linux.identity}))
     for old in (places.vanilla, places.tree):
         shutil.rmtree(old, ignore_errors=True)
     scratch.replace(places.tree)
+
+
+def _keep_originals(places: Places, new: Path) -> None:
+    """Give a new repository what the old one has of the files that patches change, for three-way merges."""
+    if not places.tree.is_dir():
+        return
+    names = [name for path in places.patch_files() for name in _ORIGINAL.findall(path.read_text())]
+    listed = git(
+        places.tree, "cat-file", "--batch-check=%(objecttype) %(objectname)", input_text="\n".join(names)
+    )
+    found = [line.removeprefix("blob ") for line in listed.splitlines() if line.startswith("blob ")]
+    pack = new.resolve() / ".git/objects/pack/pack"
+    git(places.tree, "pack-objects", "-q", pack, input_text="\n".join(found))
 
 
 def add_worktree(places: Places, path: Path, commit: str) -> None:
@@ -155,24 +207,48 @@ def _scratch_worktree(places: Places, path: Path, commit: str) -> None:
     git(places.tree, "worktree", "add", "-q", "-f", "-f", "--no-checkout", "--detach", path, commit)
 
 
-def _apply(linux: base.Base, places: Places) -> str:
-    """Apply all patches to the base as commits, without touching build/linux; returns the last."""
+def _apply(places: Places) -> Applied:
+    """Apply the patches to the base as commits, without touching build/linux. What fails is left out."""
     scratch = places.build / "linux-am"
-    _scratch_worktree(places, scratch, BASE)
+    head, merged, failed = BASE, [], {}
     try:
-        git(scratch, "read-tree", "HEAD")  # git am fetches the files that it needs from the index
+        _indexed_worktree(places, scratch, head)
         for patch in places.patch_files():
+            before = git(scratch, "rev-parse", "HEAD")
             try:
-                git(scratch, "am", "-q", "--committer-date-is-author-date", patch)
+                if not _am(scratch, patch):
+                    merged.append(patch.name)
+                if git(scratch, "rev-parse", "HEAD") == before:
+                    failed[patch.name] = "the base has it already"
             except CommandFailed as err:
-                where = ", ".join(dict.fromkeys(_FAILED_AT.findall(str(err)))) or "its text"
-                raise FerryError(
-                    f"kernel/patches/{patch.name} does not apply to {linux.package} {linux.version}: "
-                    f"{where}; install the version named in kernel/base.toml, or rebase the patch"
-                ) from err
-        return git(scratch, "rev-parse", "HEAD")
+                failed[patch.name] = str(err)
+                _indexed_worktree(places, scratch, before)
+        head = git(scratch, "rev-parse", "HEAD")
     finally:
         git(places.tree, "worktree", "remove", "--force", scratch)
+    return Applied(head, merged, failed)
+
+
+def _indexed_worktree(places: Places, path: Path, commit: str) -> None:
+    """A worktree without files: git am fetches those that it needs from the index."""
+    _scratch_worktree(places, path, commit)
+    git(path, "read-tree", "HEAD")
+
+
+def _am(tree: Path, patch: Path) -> bool:
+    """Commit a patch; False if it took a three-way merge. Raises CommandFailed with the files in its way."""
+    how = ("am", "-q", "--committer-date-is-author-date")
+    try:
+        git(tree, *how, patch)
+        return True
+    except CommandFailed as err:
+        where = ", ".join(dict.fromkeys(_FAILED_AT.findall(str(err)))) or "its text"
+        git(tree, "am", "--quit")
+    try:
+        git(tree, *how, "--3way", patch)
+    except CommandFailed as err:
+        raise CommandFailed(where, err.returncode) from err
+    return False
 
 
 def link(places: Places) -> None:
