@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
 """Building the emulator: what is tried where, without building it."""
 
+import dataclasses
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from ferry import packages, proc
 from ferry.errors import CommandFailed, FerryError
 from ferry.server import emulator
+from tests.unit.conftest import digest_of
 
 
 def test_apt_is_not_configured_for_the_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -45,8 +47,23 @@ def test_another_version_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(emulator, "PLACE", tmp_path)
     monkeypatch.setattr(emulator, "_mirrors", lambda: ["http://mirror x main"])
     monkeypatch.setattr(proc, "run", fetch)
-    with pytest.raises(FerryError, match=r"apt gave qemu_9.0-1.dsc for qemu, but the device is for 7.2"):
+    with pytest.raises(
+        FerryError, match=r"apt gave qemu_9.0-1.dsc for qemu, but the device is for 7.2: .*snapshot"
+    ):
         emulator._download(emulator.base())
+
+
+def test_source_is_what_the_pin_says(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    description = tmp_path / "qemu_7.2+dfsg-1.dsc"
+    description.write_text("as released")
+    wanted = dataclasses.replace(emulator.base(), sha256={"7.2+dfsg-1": digest_of(description)})
+    emulator._verify(wanted, description)
+    assert not capsys.readouterr().err
+    description.write_text("as changed")
+    with pytest.raises(FerryError, match="is not what Debian has"):
+        emulator._verify(wanted, description)
+    emulator._verify(wanted, description.rename(tmp_path / "qemu_7.2+dfsg-2.dsc"))
+    assert "qemu 7.2+dfsg-2 is new to Ferry, which knows 7.2+dfsg-1" in capsys.readouterr().err
 
 
 def test_qemu_without_the_device_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,7 @@ nothing that a later run takes for done.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -22,6 +23,7 @@ from pathlib import Path
 
 from ferry import files, packages, paths, proc
 from ferry.errors import FerryError
+from ferry.progress import note
 
 HERE = paths.ROOT / "server/qemu"
 PLACE = paths.BUILD / "qemu"
@@ -52,12 +54,16 @@ class Base:
     package: str
     version: str
     configure: tuple[str, ...]
+    sha256: dict[str, str]  # of the .dsc files of the versions that somebody tested
+    archive: str  # where these are when mirrors have moved on
 
 
 def base(path: Path = HERE / "base.toml") -> Base:
     """The emulator that the device is made for."""
     table = tomllib.loads(path.read_text())
-    return Base(table["package"], table["version"], tuple(table["configure"]))
+    return Base(
+        table["package"], table["version"], tuple(table["configure"]), table["sha256"], table["archive"]
+    )
 
 
 def build() -> Path:
@@ -100,17 +106,34 @@ def _source(wanted: Base) -> str:
     description = _download(wanted)
     scratch = PLACE / "source.new"
     shutil.rmtree(scratch, ignore_errors=True)
-    unpack: list[str | Path] = ["dpkg-source", "--no-check", "-x", description, scratch]
-    proc.run(unpack, title=f"unpack {description.stem}", env=_ENV)
+    _verify(wanted, description)
+    # It compares the tarballs with the checksums in the description.
+    release = _release(description)
+    proc.run(["dpkg-source", "-x", description, scratch], title=f"unpack {description.stem}", env=_ENV)
     for patch in patches:
         apply: list[str | Path] = ["patch", "-d", scratch, "-p1", "--forward", "--batch", "-i", patch]
         proc.run(apply, title=f"apply {patch.stem}", env=_ENV)
-    release = description.stem.partition("_")[2]
     files.write(scratch / stamp.name, json.dumps({"identity": identity, "version": release}))
     shutil.rmtree(SOURCE, ignore_errors=True)
     shutil.rmtree(OUT, ignore_errors=True)
     scratch.replace(SOURCE)
     return release
+
+
+def _release(description: Path) -> str:
+    """The version of a source package, without its epoch."""
+    return description.stem.partition("_")[2]
+
+
+def _verify(wanted: Base, description: Path) -> None:
+    """Compare the .dsc file with the checksum of its version; an unknown version is only noted."""
+    release, found = _release(description), hashlib.sha256(description.read_bytes()).hexdigest()
+    if release not in wanted.sha256:
+        note(f"note: {wanted.package} {release} is new to Ferry, which knows {', '.join(wanted.sha256)}")
+    elif found != wanted.sha256[release]:
+        raise FerryError(
+            f"{description} is not what Debian has: SHA-256 {found}, expected {wanted.sha256[release]}"
+        )
 
 
 def _download(wanted: Base) -> Path:
@@ -131,8 +154,8 @@ def _download(wanted: Base) -> Path:
     if len(found) != 1 or not found[0].name.startswith(f"{wanted.package}_{wanted.version}"):
         names = ", ".join(path.name for path in found) or "nothing"
         raise FerryError(
-            f"apt gave {names} for {wanted.package}, but the device is for {wanted.version}: "
-            "Ferry expects Debian 12 (bookworm)"
+            f"apt gave {names} for {wanted.package}, but the device is for {wanted.version}: Ferry expects "
+            f"Debian 12 (bookworm); what its mirrors no longer have is at {wanted.archive}"
         )
     return found[0]
 
