@@ -9,7 +9,7 @@ help:
 	@echo 'make test    run all tests'
 	@echo 'make lint    check the style of the code'
 	@echo 'make deb     make Debian packages of the tools and of a kernel with Ferry, into out/deb'
-	@echo 'make clean   remove build/ and out/'
+	@echo 'make clean   remove all that was made: build/, out/, and the programs in bench/'
 
 demo test lint:
 	./ferry $@
@@ -20,3 +20,4 @@ deb:
 
 clean:
 	rm -rf build out
+	$(MAKE) -s -C bench clean

@@ -82,3 +82,15 @@ def test_a_folder_that_cannot_be_written_is_one_clear_line(clone: Path) -> None:
     assert done.returncode == 1
     assert done.stderr.startswith("ferry: cannot make")
     assert len(done.stderr.splitlines()) == 1
+
+
+def test_make_clean_leaves_nothing_that_was_made(tmp_path: Path) -> None:
+    made = ["bench/migbench", "bench/migbench-sanitize", "bench/iova_stress/iova_stress", "build/x", "out/x"]
+    for name in ("Makefile", "bench/Makefile", "bench/iova_stress/Makefile"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(paths.ROOT / name, tmp_path / name)
+    for name in made:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    subprocess.run(["make", "-C", tmp_path, "clean"], check=True)
+    assert not [name for name in (*made, "build", "out") if (tmp_path / name).exists()]
