@@ -297,6 +297,24 @@ def test_only_the_rows_of_the_fit_are_fitted() -> None:
     assert not any(batch.published(known, one).fitted for one in _cells("v5-batch", False))
 
 
+@pytest.mark.parametrize(("where", "posted", "fitted"), [("zen3", 2, 1), ("here", 2, 0), ("cxl", 0, 0)])
+def test_only_the_posted_server_has_posted_figures(where: str, posted: int, fitted: int) -> None:
+    found = [_found(one, gbps) for one, gbps in THREE]
+    cells = [each.as_json() for each in experiments.compare(experiments.get("v5-throughput"), found, where)]
+    assert sum("published_ratio" in cell for cell in cells) == posted
+    assert sum("fitted" in cell for cell in cells) == fitted
+    result = {"cells": cells}
+    assert bool(show.residuals(result)) == (posted > 0)
+
+
+def test_table_of_another_profile_says_that_nothing_is_posted() -> None:
+    args = cli.make_parser().parse_args(["table", "v5-throughput", "--profile", "cxl"])
+    table = experiments.get("v5-throughput")
+    said = table_command._about(table, profile.load("cxl"), args)["note"]
+    assert said == f"{table.note} Nobody has posted figures of cxl: there are none here."
+    assert table_command._about(table, profile.load("zen3"), args)["note"] == table.note
+
+
 def test_report_is_one_file_with_all_tables(tmp_path: Path) -> None:
     report.write_json(tmp_path / "table-v5-throughput.json", _result())
     *pictures, written = page.write(tmp_path)

@@ -99,6 +99,7 @@ def _one(
     report.write_json(show.place(result), result)
     if args.json != "-":
         report.show(show.as_table(result))
+        note(f"{table.name}: {result['note'].strip()}")
     for kind, found in show.residuals(result).items():
         note(f"{result['table']}: {kind}: {found}")
     for lacking in result["missing"]:
@@ -125,11 +126,14 @@ def _compare(one: dict[str, Any], other: dict[str, Any]) -> None:
 def _about(table: experiments.Table, server: profile.Profile, args: argparse.Namespace) -> dict[str, Any]:
     """What a result says beside its figures."""
     source = experiments.published()[table.source]
+    foreign = not args.here and server.name != table.profile
     return {
         "table": table.name,
         "title": table.title,
-        "note": table.note,
-        "profile": "here" if args.here else server.name + ("-one-by-one" if args.one_by_one else ""),
+        "note": table.note + f" Nobody has posted figures of {server.name}: there are none here." * foreign,
+        "profile": experiments.HERE
+        if args.here
+        else server.name + ("-one-by-one" if args.one_by_one else ""),
         "quick": args.quick,
         "states": args.states,
         "source": {key: source[key] for key in ("title", "author", "link", "machine")},
@@ -155,7 +159,8 @@ def _measure(table: experiments.Table, server: profile.Profile, args: argparse.N
         known = provenance.of_vms(machine, kernels) | {"server": server.summary, **server.parameters()}
     count = len(measured) // args.states
     by_state = [
-        experiments.compare(table, measured[at : at + count]) for at in range(0, len(measured), count)
+        experiments.compare(table, measured[at : at + count], experiments.HERE if args.here else server.name)
+        for at in range(0, len(measured), count)
     ]
     figures = [experiments.with_range(same).as_json() for same in zip(*by_state, strict=True)]
     return {

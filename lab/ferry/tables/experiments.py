@@ -33,6 +33,8 @@ WALL_RUNS = 5
 QUICK_RUNS = 3
 # The rows of v5-throughput to which the engine was fitted (see fit.py). All others it predicts.
 FITTED = ("2M", "4K")
+# In the place of a profile: a machine itself.
+HERE = "here"
 
 
 @dataclass(frozen=True)
@@ -81,6 +83,14 @@ class Table:
     wall_time: bool = False  # real threads and caches instead of icount: ratios only
     note: str = ""
 
+    def posted(self, known: dict[str, Any], cell: Cell, where: str) -> Posted:
+        """What was posted of a cell: beside the server that was posted, and a machine itself, which may be
+        that. Nobody has posted anything of another profile, and no machine itself was fitted."""
+        if where not in (self.profile, HERE):
+            return NOTHING
+        found = self.published(known, cell)
+        return found if where == self.profile else replace(found, fitted=False)
+
 
 def published() -> dict[str, Any]:
     """The posted figures."""
@@ -94,8 +104,11 @@ def get(name: str) -> Table:
     return TABLES[name]
 
 
-def compare(table: Table, found: Sequence[Found]) -> list[Found]:
-    """Each cell with its ratio to vanilla, of equal folios and the most of them, and the posted figures."""
+def compare(table: Table, found: Sequence[Found], where: str | None = None) -> list[Found]:
+    """Each cell with its ratio to vanilla, of equal folios and the most of them, and the posted figures.
+
+    where is the profile that was measured, if not the table's own, or HERE.
+    """
     known = published()[table.source]
     found = [_with_copies(each, found) for each in found]
     base: dict[str, Found] = {}
@@ -108,7 +121,7 @@ def compare(table: Table, found: Sequence[Found]) -> list[Found]:
         same = [one for one in found if one.cell.engine == "vanilla" and _alike(one.cell, each.cell)]
         most = base.get(each.cell.folio)
         vanilla = most if each.cell.engine == "vanilla" or not same else same[0]
-        posted = table.published(known, each.cell)
+        posted = table.posted(known, each.cell, where or table.profile)
         compared.append(
             replace(
                 each,

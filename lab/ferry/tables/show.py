@@ -142,7 +142,7 @@ def place(result: Json, folder: Path = paths.OUT) -> Path:
 
 def is_here(result: Json) -> bool:
     """Whether a machine itself was measured, not an emulated one."""
-    return bool(result["profile"] == "here")
+    return bool(result["profile"] == experiments.HERE)
 
 
 def as_table(result: Json) -> Table:
