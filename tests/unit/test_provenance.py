@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -12,7 +13,7 @@ from typing import Any
 import pytest
 
 from ferry import files, paths
-from ferry.results import provenance
+from ferry.results import figures, provenance
 from ferry.tables import show
 from ferry.vm.machine import MACHINES
 
@@ -36,7 +37,19 @@ def test_all_is_said_of_a_vm(built: Path) -> None:
     assert kernel["config"] == files.digest(built / ".config")[:12]
     assert (known["machine"], known["cpus"], known["time"]) == ("icount", 1, "virtual")
     assert {"commit", "date", "host", "qemu"} <= known.keys()
-    assert "virtual time" in provenance.short(known)
+    first, second, third = provenance.small_print(known).splitlines()
+    assert first == f"Linux 6.12.1-ferry (config {kernel['config']}); Ferry {known['commit']}"
+    assert second.startswith("icount, 1 CPU, virtual time; ")
+    assert second.endswith(known["date"])
+    assert third == f"host: {known['host']}; gcc (Debian 12.2.0-14) 12.2.0"
+
+
+def test_small_print_has_the_cpus_and_the_emulator() -> None:
+    known = json.loads((figures.FOLDER / "demo.json").read_text())["provenance"]
+    said = provenance.small_print(known)
+    assert "smp, 2 CPUs, wall time; QEMU 7.2" in said
+    assert known["kernels"]["vanilla"]["config"] in said
+    assert "None" not in provenance.small_print(provenance.of_here())
 
 
 def test_cpus_are_those_of_the_machine_that_was_booted(built: Path) -> None:

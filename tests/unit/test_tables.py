@@ -252,7 +252,14 @@ def _result() -> dict[str, Any]:
         "quick": True,
         "provenance": {
             "kernels": {"vanilla": {"release": "6.12", "config": "c0ffee", "compiler": "gcc"}},
-            **{"machine": "zen3", "cpus": 1, "time": "virtual", "commit": "abc", "date": "2026-11-22"},
+            **{
+                "machine": "zen3",
+                "cpus": 1,
+                "time": "virtual",
+                "commit": "abc",
+                "date": "2026-11-22",
+                "host": "here",
+            },
         },
         "missing": [],
         "source": {"title": "posted", "author": "somebody", "link": "https://example.org", "machine": "big"},

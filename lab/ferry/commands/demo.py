@@ -42,9 +42,8 @@ def run(args: argparse.Namespace) -> int:
     headline = _on_the_server()
     result = as_json(measured, kvm=False) | {"redis": moved, "headline": headline}
     report.write_json(output, result)
-    title = f"{where.cpus} emulated CPUs, {PLAN.size} per run, Linux {measured.kernels['ferry']}"
-    plot.draw(measured.rows, picture, title, provenance.short(result["provenance"]))
-    report.show(report.table(measured.rows, f"Moved from node 0 to node 1: {title}"))
+    plot.demo(result, picture)
+    report.show(report.table(measured.rows, f"Moved from node 0 to node 1: {plot.demo_title(result)}"))
     report.show(_redis_table(moved))
     report.show(show.as_table(headline))
     print(f"{output}\n{picture}")

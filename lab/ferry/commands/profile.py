@@ -53,13 +53,12 @@ def run(args: argparse.Namespace) -> int:
     for place in filter(None, (path, picture)):
         report.check_writable(place)
     found, kernels = steps.measure(plan)
-    known = provenance.of_vms(plan.machine, kernels)
+    result = {"provenance": provenance.of_vms(plan.machine, kernels), **as_json(plan, found)}
     how = ", folios one by one" if plan.one_by_one else ""
     if args.json:
-        report.write_json(path, {"provenance": known, **as_json(plan, found)})
+        report.write_json(path, result)
     if picture:
-        origin = provenance.short(known)
-        plot.steps(found, picture, f"Instructions per folio, {plan.call}, {plan.size}{how}", origin)
+        plot.steps(result, picture)
     if args.json != "-":
         for folio in plan.folios:
             kib = migbench.parse_size(folio) // 1024

@@ -5,13 +5,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import shutil
 from pathlib import Path
 
 from ferry import files, paths
 from ferry.errors import FerryError
 from ferry.progress import note
-from ferry.results import figures, plot, provenance
+from ferry.results import figures, plot
 from ferry.results import report as report_files
 from ferry.tables import experiments, page
 
@@ -44,20 +43,23 @@ def run(args: argparse.Namespace) -> int:
     for path in figures.PAGES:
         if files.write(path, figures.fill(path.read_text(), kept)):
             print(path)
-    print(_headline(kept))
+    for made in _pictures(kept):
+        print(made)
     for made in page.write(kept.folder, DOCS, PICTURES):
         print(made)
     return 0
 
 
-def _headline(kept: figures.Kept) -> Path:
-    """The picture that README begins with: what the server's channels give, and what it costs."""
+def _pictures(kept: figures.Kept) -> list[Path]:
+    """What the pages show beside the tables. README begins with what channels give, and what it costs."""
+    headline, demo, steps = (DOCS / f"{name}.png" for name in ("headline", "demo", "profile"))
     result = kept.load("table-v5-throughput")
     cells = [cell for cell in result["cells"] if cell.get("channels", figures.MOST) == figures.MOST]
-    path = DOCS / "headline.png"
     title = f"Moving memory by {figures.MOST} DMA channels, emulated server, by size of folio"
-    plot.trade(cells, path, title, provenance.short(result["provenance"]))
-    return path
+    plot.trade(result, cells, headline, title)
+    plot.demo(kept.load("demo"), demo)
+    plot.steps(kept.load("profile"), steps)
+    return [headline, demo, steps]
 
 
 def keep() -> None:
@@ -75,5 +77,3 @@ def keep() -> None:
         for each in result.get("profiles", []):
             del each["functions"]  # thousands, which no page shows
         report_files.write_json(figures.FOLDER / path.name, result)
-        if (picture := path.with_suffix(".png")).is_file() and path.stem == "demo":
-            shutil.copy(picture, DOCS / picture.name)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""A picture of a result: ratio to vanilla, and how long pages were out of reach."""
+"""Pictures of results, made from their JSON alone."""
 
 from __future__ import annotations
 
@@ -10,32 +10,51 @@ from typing import TYPE_CHECKING, Any
 
 from ferry import files
 from ferry.bench.rows import Row
-from ferry.bench.steps import STEPS, Breakdown
-from ferry.results import report
+from ferry.bench.steps import STEPS
+from ferry.results import provenance, report
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+Json = dict[str, Any]
 
 
-def draw(rows: Sequence[Row], path: Path, title: str, origin: str) -> None:
-    """Write a PNG with two groups of bars per folio size, a bar per engine, and where they come from."""
+def demo_title(result: Json) -> str:
+    """What a demo was measured on."""
+    known = result["provenance"]
+    each, release = result["runs"][0]["bytes"] >> 20, known["kernels"]["ferry"]["release"]
+    return f"{known['cpus']} emulated CPUs, {each} MiB per run, Linux {release}"
+
+
+def demo(result: Json, path: Path) -> None:
+    """Write a PNG with two groups of bars per folio size, a bar per engine."""
     import matplotlib as mpl
 
     mpl.use("Agg")
     from matplotlib import pyplot
 
+    rows = [Row(**row) for row in result["runs"]]
     figure, (left, right) = pyplot.subplots(1, 2, figsize=(11, 4.5), layout="constrained")
     _bars(left, rows, lambda row: row.ratio)
     left.axhline(1.0, color="black", linewidth=0.8, linestyle="--")
     left.set_ylabel("throughput, vanilla = 1")
     _bars(right, rows, lambda row: row.inaccessible_us["p50"])
     right.set_ylabel("inaccessible time, median [us]")
-    figure.suptitle(title)
-    figure.supxlabel(origin, fontsize="x-small", color="grey")
     bars, names = left.get_legend_handles_labels()
     figure.legend(bars, names, loc="outside right center", frameon=False)
+    _save(figure, path, demo_title(result), result)
+
+
+def _save(figure: Figure, path: Path, title: str, result: Json) -> None:
+    """With its title above, and below, in small print, where the figures come from."""
+    from matplotlib import pyplot
+
+    figure.suptitle(title)
+    figure.supxlabel(provenance.small_print(result["provenance"]), fontsize="x-small", color="grey")
     out = io.BytesIO()
-    figure.savefig(out, format="png", dpi=120)
+    # No version of the library in the file: equal figures, equal bytes.
+    figure.savefig(out, format="png", dpi=120, metadata={"Software": None})
     pyplot.close(figure)
     files.write_bytes(path, out.getvalue())
 
@@ -53,7 +72,7 @@ def _bars(axes: Axes, rows: Sequence[Row], value: Callable[[Row], float | None])
     axes.spines[["top", "right"]].set_visible(False)
 
 
-def trade(cells: Sequence[dict[str, Any]], path: Path, title: str, origin: str) -> None:
+def trade(result: Json, cells: Sequence[Json], path: Path, title: str) -> None:
     """Write a PNG with throughput over the 99th percentile of inaccessible time, a point per cell."""
     import matplotlib as mpl
 
@@ -84,32 +103,28 @@ def trade(cells: Sequence[dict[str, Any]], path: Path, title: str, origin: str) 
     axes.set_ylabel("throughput, vanilla = 1: better upwards")
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(loc="upper right", frameon=False)
-    figure.suptitle(title)
-    figure.supxlabel(origin, fontsize="x-small", color="grey")
-    out = io.BytesIO()
-    figure.savefig(out, format="png", dpi=120, metadata={"Software": None})
-    pyplot.close(figure)
-    files.write_bytes(path, out.getvalue())
+    _save(figure, path, title, result)
 
 
-def steps(found: Sequence[Breakdown], path: Path, title: str, origin: str) -> None:
+def steps(result: Json, path: Path) -> None:
     """Write a PNG with a stacked bar per folio size and engine: its instructions by step."""
     import matplotlib as mpl
 
     mpl.use("Agg")
     from matplotlib import pyplot
 
-    folios = list(dict.fromkeys(each.folio_kib for each in found))
+    plan, found = result["plan"], result["profiles"]
+    folios = list(dict.fromkeys(each["folio_kib"] for each in found))
     figure, panels = pyplot.subplots(
         1, len(folios), figsize=(2 + 3.2 * len(folios), 4.8), layout="constrained", squeeze=False
     )
     colors = pyplot.get_cmap("tab20").colors  # type: ignore[attr-defined]
     for axes, kib in zip(panels[0], folios, strict=True):
-        here = [each for each in found if each.folio_kib == kib]
-        names = [f"{each.engine} x{each.channels}" if each.channels else each.engine for each in here]
+        here = [each for each in found if each["folio_kib"] == kib]
+        names = [report.engine_name(each["engine"], each["channels"]) for each in here]
         below = [0.0] * len(here)
         for number, step in enumerate(STEPS):
-            heights = [each.by_step()[step] for each in here]
+            heights = [each["steps"][step] for each in here]
             axes.bar(names, heights, 0.7, bottom=below, label=step, color=colors[number])
             below = [low + height for low, height in zip(below, heights, strict=True)]
         axes.set_title(f"{report.size(kib)} folios")
@@ -117,9 +132,5 @@ def steps(found: Sequence[Breakdown], path: Path, title: str, origin: str) -> No
     panels[0][0].set_ylabel("instructions per folio")
     bars, names = panels[0][0].get_legend_handles_labels()
     figure.legend(bars[::-1], names[::-1], loc="outside right center", frameon=False)
-    figure.suptitle(title)
-    figure.supxlabel(origin, fontsize="x-small", color="grey")
-    out = io.BytesIO()
-    figure.savefig(out, format="png", dpi=120)
-    pyplot.close(figure)
-    files.write_bytes(path, out.getvalue())
+    how = ", folios one by one" if plan["one_by_one"] else ""
+    _save(figure, path, f"Instructions per folio, {plan['call']}, {plan['size']}{how}", result)

@@ -51,10 +51,18 @@ def of_here() -> dict[str, Any]:
     }
 
 
-def short(known: dict[str, Any]) -> str:
-    """One line of it, for a picture."""
-    kernels = ", ".join(each["release"] for each in known["kernels"].values())
-    return f"Linux {kernels}; {known['time']} time; Ferry {known['commit']}; {known['date']}"
+def small_print(known: dict[str, Any]) -> str:
+    """Three lines of it, for a picture."""
+    kernels = [f"{each['release']} (config {each['config']})" for each in known["kernels"].values()]
+    compilers = dict.fromkeys(each["compiler"] for each in known["kernels"].values())
+    machine = f"{known['machine']}, {known['cpus']} CPU{'s' * (known['cpus'] != 1)}, {known['time']} time"
+    emulator = known["qemu"].replace("emulator version ", "") if "qemu" in known else ""
+    lines = (
+        (f"Linux {', '.join(kernels)}", f"Ferry {known['commit']}"),
+        (machine, emulator, known["date"]),
+        (f"host: {known['host']}", *compilers),
+    )
+    return "\n".join("; ".join(filter(None, line)) for line in lines)
 
 
 def _everywhere() -> dict[str, Any]:

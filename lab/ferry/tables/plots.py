@@ -45,7 +45,7 @@ def picture(result: Json) -> bytes:
             part.set_title(name)
             part.spines[["top", "right"]].set_visible(False)
         row[0].set_ylabel(f"throughput, {'none' if show.is_here(result) else 'vanilla'} = 1")
-    figure.supxlabel(provenance.short(result["provenance"]), fontsize="x-small", color="grey")
+    figure.supxlabel(provenance.small_print(result["provenance"]), fontsize="x-small", color="grey")
     axes[0][-1].legend(fontsize="small", loc="upper left", bbox_to_anchor=(1.0, 1.0))
     width = int(figure.get_figwidth() * LETTERS_PER_INCH)
     figure.suptitle(textwrap.fill(show.title(result), width), fontsize="medium")
