@@ -117,3 +117,10 @@ def test_results_of_no_commit_are_not_kept(out: Path) -> None:
     _measured(out, "demo", provenance={"commit": "0123456789ab-changed"})
     with pytest.raises(FerryError, match="changes that no commit has"):
         command.keep()
+
+
+def test_pictures_are_of_the_kept_results(kept: Kept, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(command, "DOCS", tmp_path)
+    made = command._pictures(kept)
+    assert [path.name for path in made] == ["headline.png", "demo.png", "profile.png"]
+    assert all(path.read_bytes().startswith(b"\x89PNG") for path in made)

@@ -2,6 +2,7 @@
 """Help comes at once, in a clone where nothing is built and on a machine where nothing can be installed."""
 
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -9,10 +10,11 @@ from pathlib import Path
 import pytest
 
 from ferry import cli
+from ferry.vm import machine
 
 # What could install something, or ask for it.
 INSTALLERS = ("apt", "apt-get", "apt-cache", "dpkg-query", "pip", "pip3", "sudo", "gcc", "git")
-VERBS = {"kernel": ("build", "export", "refresh", "check", "deb"), "server": ("build", "fit")}
+VERBS = {"kernel": ("build", "export", "refresh", "drift", "check", "deb"), "server": ("build", "fit")}
 # Not the one of the tests, which has everything.
 PYTHON = Path(sys.base_prefix, "bin", f"python3.{sys.version_info.minor}")
 NAMES = [command.__name__.rpartition(".")[2] for command in cli.COMMANDS]
@@ -52,6 +54,21 @@ def test_help_needs_nothing(fresh_clone: Path, poor: dict[str, str], words: list
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith(" ".join(["usage: ./ferry", *words[:-1]]))
     assert untouched(fresh_clone, poor)
+
+
+def test_machines_and_examples_are_those_there_are(capsys: pytest.CaptureFixture[str]) -> None:
+    for words in (["bench"], ["table"], ["vm"], ["torture"], ["kernel", "deb"]):
+        with pytest.raises(SystemExit):
+            cli.parse([*words, "--help"])
+        said = capsys.readouterr().out
+        examples = said.partition("examples:\n")[2].splitlines()
+        assert examples, words
+        for line in examples:
+            example = shlex.split(line, comments=True)
+            assert example[: 1 + len(words)] == ["./ferry", *words]
+            cli.parse(example[1:])
+        if words == ["vm"]:
+            assert ",".join(machine.MACHINES) in "".join(said.split())
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from typing import Any
 
 from ferry.bench import migbench
 from ferry.commands.vm import add_machine_arguments
+from ferry.help import examples
 from ferry.results import provenance, report
 from ferry.vm import machine
 
@@ -64,6 +65,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--busy", type=int, default=0, metavar="N", help="threads that burn CPU (default: 0)")
     parser.add_argument(
         "--json", metavar="FILE", help="write JSON to FILE, or to stdout instead of a table (-)"
+    )
+    examples(
+        parser,
+        "bench --folio 2M --engine vanilla,mtcopy --runs 5 --json -",
+        "bench --machine icount --folio 4K,64K --engine vanilla,none --runs 1   # counted",
     )
 
 

@@ -7,6 +7,7 @@ import argparse
 from pathlib import Path
 
 from ferry import packages
+from ferry.help import examples
 from ferry.kernel import base, check, deb, kbuild, series, tree
 from ferry.progress import note
 
@@ -42,6 +43,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     verb.add_argument("--all-modules", action="store_true", help="not only the modules that are loaded now")
     verb.add_argument("--with-tests", action="store_true", help="with softdma and the modules that test")
     verb.set_defaults(verb=_deb)
+    examples(
+        verb,
+        "kernel deb                            # from the running kernel's config",
+        "kernel deb --config debian            # from Debian's",
+    )
 
 
 def run(args: argparse.Namespace) -> int:

@@ -11,6 +11,7 @@ from typing import Any
 
 from ferry.bench.cell import Cell
 from ferry.errors import FerryError, UsageError
+from ferry.help import examples
 from ferry.progress import elapsed, note
 from ferry.results import provenance, report
 from ferry.server import emulator, profile
@@ -42,6 +43,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--one-by-one", action="store_true", help="with vm.migrate_ranges=0; for VMs")
     parser.add_argument(
         "--json", metavar="FILE", help="write JSON to FILE, too, or to stdout instead of a table (-)"
+    )
+    examples(
+        parser,
+        "table v5-throughput --quick --twice   # a part of it; not one digit may differ",
+        "table sensitivity --states 3          # where the gain ends, from three starts of the machine",
+        "table mtcopy --here                   # on this machine, which runs a kernel with Ferry",
     )
 
 

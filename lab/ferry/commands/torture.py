@@ -7,6 +7,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ferry.help import examples
 from ferry.progress import Step, note
 from ferry.results import provenance, report
 from ferry.suites import torture
@@ -52,6 +53,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--json", metavar="FILE", help="write JSON to FILE, or to stdout instead of a table (-)"
+    )
+    examples(
+        parser,
+        "torture --minutes 5                   # each class of trouble, one after the other",
+        "torture --class cpu_hotplug --engine mtcopy",
     )
 
 

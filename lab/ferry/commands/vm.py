@@ -13,6 +13,7 @@ from pathlib import Path
 from ferry import paths
 from ferry.bench import migbench
 from ferry.errors import UsageError
+from ferry.help import examples
 from ferry.kernel import kbuild
 from ferry.server import emulator, profile
 from ferry.vm import machine, qemu
@@ -42,11 +43,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--timeout", type=float, default=DAY_S, metavar="S", help="for a command (default: a day)"
     )
     parser.add_argument("command", nargs="*", metavar="COMMAND", help="without one: an interactive shell")
+    examples(
+        parser,
+        "vm --kernel ferry --engine mtcopy     # a shell, on a copy of this machine's files",
+        "vm --machine icount -- uname -a",
+        "vm --profile zen3 --engine dcbm --channels 16 -- migbench --folio 2M",
+    )
 
 
 def add_machine_arguments(parser: argparse.ArgumentParser) -> None:
     """--machine, --cpus, --kvm."""
-    parser.add_argument("--machine", default="smp", metavar="NAME", help="smp, icount, cxl, movable")
+    parser.add_argument("--machine", default="smp", metavar="NAME", help=", ".join(machine.MACHINES))
     parser.add_argument("--cpus", type=int, metavar="N", help="default: what the machine has")
     parser.add_argument("--kvm", action="store_true", help="use /dev/kvm; default: emulate (TCG)")
 
