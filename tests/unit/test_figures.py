@@ -119,7 +119,9 @@ def test_results_of_no_commit_are_not_kept(out: Path) -> None:
         command.keep()
 
 
-def test_pictures_are_of_the_kept_results(kept: Kept, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_pictures_are_of_the_kept_results(
+    kept: Kept, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setattr(command, "DOCS", tmp_path)
     made = command._pictures(kept)
     assert [path.name for path in made] == ["headline.png", "demo.png", "profile.png"]

@@ -28,6 +28,7 @@ FERRY = [line for line in COMMANDS if line.startswith("./ferry")]
 SHORT = {
     "./ferry table v5-batch": "table v5-batch --quick",
     "./ferry vm --kernel ferry": "vm --kernel ferry true",
+    "./ferry vm --profile zen3": "vm --profile zen3 true",
 }
 MEASURE = ("bench", "cost", "table")
 RUN = ("bench", "cost", "table", "vm", "kernel build", "server build")

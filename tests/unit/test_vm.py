@@ -2,14 +2,19 @@
 """How a VM's start and end are judged, with a shell script in the emulator's place."""
 
 import subprocess
+import sys
 import threading
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from ferry import paths, proc
+from ferry import cli, paths, proc
+from ferry.bench import migbench
 from ferry.commands.vm import shell_script
+from ferry.kernel import kbuild
 from ferry.kernel.kbuild import Kernel
+from ferry.server import emulator
 from ferry.vm import qemu
 from ferry.vm.machine import Machine
 
@@ -52,6 +57,49 @@ def test_a_cancelled_vm_ends_at_once_and_says_so(tmp_path: Path, monkeypatch: py
     cancelled.set()
     with pytest.raises(qemu.LostVM, match="was ended"):
         boot("sleep 60", monkeypatch, tmp_path, cancelled=cancelled)
+
+
+def test_a_shell_on_the_server_is_the_terminal_both_ways(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def command(
+        kernel: Kernel, machine: Machine, job: qemu.Job, folder: Path, output: list[str]
+    ) -> list[str]:
+        assert output[0] == "-chardev"
+        return ["sh", "-c", f"echo typed $(cat); echo exit 3 >{folder}/result"]
+
+    monkeypatch.setattr(qemu, "ensure_emulator", lambda machine: None)
+    monkeypatch.setattr(paths, "BUILD", tmp_path)
+    monkeypatch.setattr(qemu, "_initramfs_command", command)
+    with (tmp_path / "keys").open("w+") as keys:
+        keys.write("uname")
+        keys.seek(0)
+        monkeypatch.setattr(subprocess, "run", partial(subprocess.run, stdin=keys))
+        assert qemu.shell(KERNEL, qemu.PROBE, qemu.Job("", 1.0)) == 3
+    assert capfd.readouterr().out == "typed uname\n"
+
+
+def test_a_profile_without_a_command_is_a_shell(monkeypatch: pytest.MonkeyPatch) -> None:
+    jobs: list[qemu.Job] = []
+
+    def shell(kernel: Kernel, machine: Machine, job: qemu.Job) -> int:
+        jobs.append(job)
+        return 7
+
+    monkeypatch.setattr(sys.stdin, "isatty", lambda: True)
+    monkeypatch.setattr(emulator, "build", lambda: None)
+    monkeypatch.setattr(kbuild, "build", lambda name: KERNEL)
+    monkeypatch.setattr(migbench, "build_migbench", Path)
+    monkeypatch.setattr(qemu, "shell", shell)
+    assert cli.main(["vm", "--profile", "zen3", "--engine", "dcbm", "--channels", "16"]) == 7
+    assert jobs[0].controlled
+    assert "use_dma 16 32\n" in jobs[0].script
+    subprocess.run(["sh", "-n"], input=jobs[0].script, text=True, check=True)
+
+
+def test_a_shell_on_the_server_needs_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["vm", "--profile", "zen3"]) == 2
+    assert "a shell needs a terminal" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("setup", ["", "use_engine cpu 1\n"])

@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import argparse
+import os
 import shlex
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -15,10 +17,12 @@ from ferry.bench import migbench
 from ferry.errors import UsageError
 from ferry.help import examples
 from ferry.kernel import kbuild
+from ferry.progress import note
 from ferry.server import emulator, profile
 from ferry.vm import machine, qemu
 
 DAY_S = 86400.0
+PORT = "/dev/ttyS1"  # that of a guest's output
 DEPTH = 32  # descriptors in flight on each channel: what dcbm has by default
 
 
@@ -29,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--profile",
         metavar="NAME",
-        help=f"one command of busybox or migbench on an emulated server with its DMA channels: "
+        help=f"a shell, or a command of busybox or migbench, on an emulated server with its DMA channels: "
         f"{', '.join(profile.names())}; in virtual time, or with --cpus in wall time",
     )
     parser.add_argument("--engine", metavar="NAME", help=f"{', '.join(migbench.ENGINES[1:])} (default: none)")
@@ -47,6 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         parser,
         "vm --kernel ferry --engine mtcopy     # a shell, on a copy of this machine's files",
         "vm --machine icount -- uname -a",
+        "vm --profile zen3                     # a shell on the emulated server, with all its channels",
         "vm --profile zen3 --engine dcbm --channels 16 -- migbench --folio 2M",
     )
 
@@ -60,12 +65,12 @@ def add_machine_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """The command's exit code is ours."""
+    if not args.command and not sys.stdin.isatty():
+        raise UsageError("a shell needs a terminal; for one command, write it after --")
     if args.profile:
         return _on_server(args)
     where = machine.get(args.machine, args.cpus)
     setup = _engine(args)
-    if not args.command and not sys.stdin.isatty():
-        raise UsageError("a shell needs a terminal; for one command, write it after --")
     qemu.ensure_emulator(where, args.kvm)
     kernel = kbuild.build(args.kernel)
     if args.kvm:
@@ -78,24 +83,26 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _on_server(args: argparse.Namespace) -> int:
-    """One command on the emulated server. Its QEMU shares no files: there are busybox, migbench, modules."""
+    """A shell, or one command, on the emulated server. Its QEMU shares no files: there are busybox,
+    migbench and the kernel's modules."""
     server, setup = profile.load(args.profile), _engine(args)
-    if args.kvm or not args.command:
-        raise UsageError(
-            f"profile {server.name} is emulated, for one command: write it after --, without --kvm"
-        )
+    if args.kvm:
+        raise UsageError(f"profile {server.name} is emulated: leave out --kvm")
     emulator.build()
     kernel = kbuild.build(args.kernel)
     programs = {"bin/migbench": migbench.build_migbench()}
     job = qemu.Job(
-        f"{setup}{shlex.join(args.command)}",
+        f"{setup}{shlex.join(args.command)}" if args.command else server_shell_script(server.name, setup),
         args.timeout,
         programs=programs,
         kernel_args=tuple(args.arg),
         controlled=True,  # by ./ferry server fault
     )
     where = server.as_machine() if args.cpus is None else server.as_threads().with_cpus(args.cpus)
-    return qemu.run(kernel, where, job, on_output=_print).status
+    if args.command:
+        return qemu.run(kernel, where, job, on_output=_print).status
+    note("a shell on the emulated server: 'exit' ends it, and so does ctrl-a x at once")
+    return qemu.shell(kernel, where, job)
 
 
 def _engine(args: argparse.Namespace) -> str:
@@ -126,6 +133,17 @@ def shell_script(kernel: kbuild.Kernel, setup: str) -> str:
     library = (qemu.GUEST / "lib.sh").read_text()
     begin = f"{qemu.link_modules(kernel)}\nexec 3>&2\n(:\n{setup})\nexec 3>&- bash -i\n"
     return f"#!/bin/sh\n{library}{begin}"
+
+
+def server_shell_script(name: str, setup: str) -> str:
+    """The job that is a shell, on the port that is the user's terminal. As above, the set-up may fail."""
+    columns, rows = shutil.get_terminal_size()
+    return f"""\
+stty -F {PORT} sane rows {rows} cols {columns}
+(exec 3>{PORT}
+{setup})
+export TERM={shlex.quote(os.environ.get("TERM", "dumb"))} PS1={shlex.quote(f"{name}# ")}
+exec setsid -c sh -i <{PORT} >{PORT} 2>&1 3>&-"""
 
 
 def _print(text: str) -> None:

@@ -60,7 +60,7 @@ def running(folder: Path | None = None) -> list[Running]:
 def choose(found: list[Running], name: str | None) -> Running:
     """The one that is meant. Raises FerryError if there is none, UsageError if there are several."""
     if not found:
-        raise FerryError("no emulated server runs: start one with ./ferry vm --profile zen3 -- COMMAND")
+        raise FerryError("no emulated server runs: start one with ./ferry vm --profile zen3")
     there = ", ".join(each.name for each in found)
     if name is None:
         if len(found) > 1:

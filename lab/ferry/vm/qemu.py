@@ -11,8 +11,8 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TextIO
@@ -97,12 +97,8 @@ def run(
     waits for, set cancelled; that is a LostVM, too.
     """
     ensure_emulator(machine, kvm)
-    paths.BUILD.mkdir(parents=True, exist_ok=True)
     cancelled = cancelled or threading.Event()
-    with ExitStack() as stack:
-        # Under BUILD, because virtme-ng hides the host's /run, /var/tmp and /dev/shm from the guest.
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix=FOLDER_PREFIX, dir=paths.BUILD)))
-        (folder / "job.sh").write_text((GUEST / "lib.sh").read_text() + job.script + "\n")
+    with _folder(job) as folder:
         (folder / "output").touch()
         compose = _host_root_command if job.host_root else _initramfs_command
         command = compose(kernel, machine, job, folder, kvm)
@@ -112,6 +108,30 @@ def run(
         if cancelled.is_set():
             raise LostVM("the VM was ended: what else it was started with has failed")
         return _judge(kernel, folder, job, in_time)
+
+
+def shell(kernel: Kernel, machine: Machine, job: Job) -> int:
+    """Run a job whose output port is this terminal, both ways; ctrl-a x ends the emulator. Raises as run().
+
+    QEMU has the terminal in raw mode meanwhile: all other keys are the guest's.
+    """
+    ensure_emulator(machine)
+    with _folder(job) as folder:
+        terminal = ("-chardev", "stdio,id=terminal,mux=on,signal=off", "-serial", "chardev:terminal")
+        command = _initramfs_command(kernel, machine, job, folder, output=terminal)
+        subprocess.run(command, preexec_fn=proc.die_with_parent)
+        return _judge(kernel, folder, job, in_time=True).status
+
+
+@contextmanager
+def _folder(job: Job) -> Iterator[Path]:
+    """A VM's folder, with its job. Under BUILD, because virtme-ng hides the host's /run, /var/tmp and
+    /dev/shm from the guest."""
+    paths.BUILD.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=FOLDER_PREFIX, dir=paths.BUILD) as name:
+        folder = Path(name)
+        (folder / "job.sh").write_text((GUEST / "lib.sh").read_text() + job.script + "\n")
+        yield folder
 
 
 def ensure_emulator(machine: Machine, kvm: bool = False) -> None:
@@ -164,7 +184,14 @@ def _host_root_command(kernel: Kernel, machine: Machine, job: Job, folder: Path,
     ]
 
 
-def _initramfs_command(kernel: Kernel, machine: Machine, job: Job, folder: Path, kvm: bool) -> list[str]:
+def _initramfs_command(
+    kernel: Kernel,
+    machine: Machine,
+    job: Job,
+    folder: Path,
+    kvm: bool = False,
+    output: Sequence[str] | None = None,
+) -> list[str]:
     archive = folder / "initramfs.cpio"
     programs = {"ferry/run.sh": GUEST / "run.sh", "ferry/job.sh": folder / "job.sh"}
     programs |= initramfs.modules(kernel.modules_dir) | dict(job.programs)
@@ -176,7 +203,8 @@ def _initramfs_command(kernel: Kernel, machine: Machine, job: Job, folder: Path,
         *machine.qemu_args(kvm),
         *(_control(folder / CONTROL) if job.controlled else []),
         *("-kernel", str(kernel.image), "-initrd", str(archive), "-append", " ".join(append)),
-        *(arg for name in ("console", "output", "result") for arg in _serial(folder / name)),
+        *(*_serial(folder / "console"), *(output or _serial(folder / "output"))),
+        *_serial(folder / "result"),
     ]
 
 
