@@ -8,6 +8,7 @@ for each row. They were made from the mails, not from published.toml.
 from __future__ import annotations
 
 import hashlib
+import json
 import tomllib
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -16,6 +17,8 @@ from typing import Any
 import pytest
 
 from ferry import paths
+from ferry.results import figures
+from ferry.tables import experiments
 
 Known = dict[str, Any]
 Rows = Iterable[Iterable[object]]
@@ -115,6 +118,13 @@ def known() -> Known:
     """The figures as they are written: 3.20 is not 3.2."""
     text = Path(paths.ROOT / "lab/ferry/tables/published.toml").read_text()
     return tomllib.loads(text, parse_float=str)
+
+
+@pytest.mark.parametrize("path", sorted(figures.FOLDER.glob("table-*.json")), ids=lambda path: path.stem)
+def test_kept_tables_link_the_mail_that_has_the_figures(path: Path) -> None:
+    result = json.loads(path.read_text())
+    known = experiments.published()[experiments.get(result["table"]).source]
+    assert result["source"] == {key: known[key] for key in result["source"]}
 
 
 @pytest.mark.parametrize("name", POSTED)
