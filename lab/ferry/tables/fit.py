@@ -13,6 +13,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 from ferry.bench.cell import Cell
 from ferry.bench.migbench import parse_size
@@ -81,15 +82,20 @@ def search(shape: Dma, loss: Callable[[Dma], float]) -> Dma:
     return at(found.x)
 
 
+def posted_ratios(known: Mapping[str, Any]) -> dict[Key, float]:
+    """What was posted, to vanilla."""
+    return {
+        (folio, int(channels)): row[i] / known["vanilla"][i]
+        for i, folio in enumerate(known["folios"])
+        for channels, row in known["dma"].items()
+    }
+
+
 def run(server: Profile) -> Fit:
     """Measure, fit, measure again."""
     known = experiments.published()["v5"]["throughput"]
     channels = [int(each) for each in known["dma"]]
-    posted = {
-        (folio, each): known["dma"][str(each)][i] / known["vanilla"][i]
-        for i, folio in enumerate(known["folios"])
-        for each in channels
-    }
+    posted = posted_ratios(known)
     base = {
         folio: ns
         for (folio, _), ns in _measure(
