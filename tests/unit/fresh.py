@@ -11,6 +11,7 @@ from pathlib import Path
 
 from ferry import cli, packages, paths
 from ferry.bench import migbench
+from ferry.bench.sizes import parse_size
 from ferry.errors import FerryError
 from ferry.kernel import kbuild
 from ferry.kernel.kbuild import Kernel
@@ -70,7 +71,7 @@ def _run(kernel: Kernel, where: machine.Machine, job: qemu.Job, **more: object) 
 def _row(script: str, line: str) -> str:
     """What migbench would say, with the folio size that it was last asked for."""
     size = re.findall(r"--folio (\S+)", script[: script.index(line)])[-1]
-    return json.dumps(ROW | {"folio_kib": migbench.parse_size(size) // 1024})
+    return json.dumps(ROW | {"folio_kib": parse_size(size) // 1024})
 
 
 def _cycles(script: str, line: str) -> str:

@@ -16,7 +16,7 @@ from matplotlib import pyplot
 from ferry import cli, paths
 from ferry.bench import cell, rows
 from ferry.bench.cell import Cell, Found
-from ferry.bench.migbench import parse_size
+from ferry.bench.sizes import parse_size
 from ferry.commands import table as table_command
 from ferry.errors import FerryError, UsageError
 from ferry.results import report

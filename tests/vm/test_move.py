@@ -4,6 +4,7 @@
 import pytest
 
 from ferry.bench import cost, migbench
+from ferry.bench.sizes import parse_size
 from ferry.errors import FerryError
 from ferry.kernel import kbuild
 from ferry.vm import machine, qemu
@@ -25,7 +26,7 @@ def measured() -> migbench.Measured:
 def test_engine_moves_every_byte(measured: migbench.Measured, engine: str, folio_kib: int) -> None:
     """migbench fails if a byte differs or a page is on the wrong node; here the row must be there."""
     (row,) = [row for row in measured.rows if (row.engine, row.folio_kib) == (engine, folio_kib)]
-    assert row.verified_bytes >= migbench.parse_size(SIZE) * 2
+    assert row.verified_bytes >= parse_size(SIZE) * 2
     assert row.gbps > 0
 
 
@@ -42,7 +43,7 @@ def test_damon_moves_every_byte() -> None:
     plan = migbench.Plan(folios=("4K",), engines=("vanilla", "none"), size=SIZE, runs=1, call="damon")
     measured = migbench.measure(plan, machine.get("icount"))
     assert [row.engine for row in measured.rows] == ["vanilla", "none"]
-    assert all(row.verified_bytes >= migbench.parse_size(SIZE) for row in measured.rows)
+    assert all(row.verified_bytes >= parse_size(SIZE) for row in measured.rows)
 
 
 def test_kernel_without_ferry_is_named() -> None:

@@ -10,10 +10,9 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from ferry.bench import rows
-from ferry.bench.migbench import parse_size
+from ferry.bench.sizes import PAGE, parse_size
 from ferry.errors import FerryError
 
-PAGE = 4096
 # dma is the earlier design, one big copy phase with whole folios for each channel; ferry is Ferry's own.
 ENGINES = ("vanilla", "cpu", "dma", "ferry", "mtcopy")
 ON_CHANNELS = ("dma", "ferry")

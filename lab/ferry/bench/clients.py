@@ -18,6 +18,7 @@ from typing import Any
 
 from ferry import packages, proc
 from ferry.bench import rows
+from ferry.bench.sizes import PAGE
 from ferry.errors import FerryError
 from ferry.kernel import kbuild
 from ferry.progress import Step
@@ -28,7 +29,6 @@ PACKAGES = ("redis-server", "redis-tools", "numactl")
 PROGRAMS = ("redis-server", "redis-cli", "redis-benchmark", "migratepages")
 FOLIOS = ("4K", "THP")
 ENGINES = (rows.VANILLA, "none", "cpu", "dcbm")
-PAGE = 4096
 TIMEOUT_S = 900.0
 _LIBRARY = re.compile(r"(?:=> |^\s*)(/\S+) \(0x", re.MULTILINE)
 

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from pathlib import Path
 
 from ferry import packages, paths, proc
 from ferry.bench import rows
+from ferry.bench.sizes import UNITS, parse_size
 from ferry.errors import FerryError, UsageError
 from ferry.kernel import kbuild
 from ferry.progress import Step
@@ -21,7 +21,6 @@ from ferry.vm.machine import Machine
 ENGINES = (rows.VANILLA, "none", "cpu", "mtcopy", "dcbm")
 # What migbench can make of an x86 page table.
 FOLIOS = ("4K", "16K", "32K", "64K", "128K", "256K", "512K", "1M", "2M")
-SIZES = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 BOOT_S = 60.0
 ROW_S = 60.0
 SECONDS_PER_GIB = 60.0  # filled, moved and verified; a busy host under TCG
@@ -85,14 +84,6 @@ def check_engines(names: Iterable[str]) -> None:
             raise UsageError(f"no engine '{name}': choose from {', '.join(ENGINES)}")
 
 
-def parse_size(text: str) -> int:
-    """Bytes of "64K", "2M" or "1G"."""
-    found = re.fullmatch(r"([1-9]\d*)([KMG])", text)
-    if not found:
-        raise UsageError(f"'{text}' is no size: write a number and K, M or G, as in 64K")
-    return int(found[1]) * SIZES[found[2]]
-
-
 def build_migbench() -> Path:
     """bench/migbench, made if it is out of date."""
     packages.ensure(["gcc", "libc6-dev", "make", "libnuma-dev"])
@@ -134,7 +125,7 @@ def measure(plan: Plan, machine: Machine, *, kvm: bool = False) -> Measured:
         for name, kernel in kernels.items():
             count = len(plan.folios) * len(plan.on(name))
             limit = BOOT_S + count * (
-                ROW_S + parse_size(plan.size) / SIZES["G"] * plan.runs * SECONDS_PER_GIB
+                ROW_S + parse_size(plan.size) / UNITS["G"] * plan.runs * SECONDS_PER_GIB
             )
             job = qemu.Job(script(plan, name), limit, programs={"bin/migbench": migbench})
             with Step(f"measure {name} ({machine.name}{of})") as progress:

@@ -18,6 +18,7 @@ from pathlib import Path
 from ferry import packages, paths, proc
 from ferry.bench import migbench, rows
 from ferry.bench.cell import Cell
+from ferry.bench.sizes import parse_size
 from ferry.errors import FerryError, UsageError
 from ferry.kernel import kbuild
 from ferry.kernel.kbuild import Kernel
@@ -96,7 +97,7 @@ class Plan:
         channels = profile.load(self.server).dma.channels
         if not 1 <= self.channels <= channels:
             raise UsageError(f"{self.channels} channels: profile {self.server} has 1 to {channels}")
-        migbench.parse_size(self.size)
+        parse_size(self.size)
 
 
 @dataclass(frozen=True)
@@ -229,7 +230,7 @@ def measure(plan: Plan) -> tuple[list[Breakdown], dict[str, str]]:
 
 def _breakdown(plan: Plan, kernel: Kernel, plugin: Path, engine: str, folio: str) -> Breakdown:
     server = plan.machine
-    folios = migbench.parse_size(plan.size) // migbench.parse_size(folio)
+    folios = parse_size(plan.size) // parse_size(folio)
     with tempfile.TemporaryDirectory(prefix="steps-", dir=paths.BUILD) as name:
         functions, out = Path(name) / "functions", Path(name) / "counts"
         functions.write_text(table((kernel.build_dir / "System.map").read_text(), plan.call))
@@ -246,7 +247,7 @@ def _breakdown(plan: Plan, kernel: Kernel, plugin: Path, engine: str, folio: str
     channels = plan.channels if engine == "dcbm" else 0
     _verified(result.records, engine, channels)
     counts = parse(text, _symbols(result.records), folios)
-    return Breakdown(migbench.parse_size(folio) // 1024, engine, channels, counts)
+    return Breakdown(parse_size(folio) // 1024, engine, channels, counts)
 
 
 def _verified(records: Sequence[str], engine: str, channels: int) -> None:

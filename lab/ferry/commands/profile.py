@@ -8,7 +8,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ferry.bench import migbench, steps
+from ferry.bench import steps
+from ferry.bench.sizes import parse_size
 from ferry.results import plot, provenance, report
 from ferry.server import profile
 
@@ -61,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
         plot.steps(result, picture)
     if args.json != "-":
         for folio in plan.folios:
-            kib = migbench.parse_size(folio) // 1024
+            kib = parse_size(folio) // 1024
             here = [each for each in found if each.folio_kib == kib]
             report.show(_steps(folio + how, here))
             report.show(_functions(folio + how, here, args.functions))

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ferry.bench.cell import PAGE, Cell, Found
-from ferry.bench.migbench import parse_size
+from ferry.bench.cell import Cell, Found
+from ferry.bench.sizes import PAGE, parse_size
 from ferry.errors import UsageError
 from ferry.tables import sensitivity
 

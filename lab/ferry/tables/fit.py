@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any
 
 from ferry.bench.cell import Cell
-from ferry.bench.migbench import parse_size
+from ferry.bench.sizes import parse_size
 from ferry.server.profile import Dma, Profile
 from ferry.tables import experiments, runner
 

@@ -1,0 +1,19 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Sizes of memory: as users write them, and in bytes."""
+
+from __future__ import annotations
+
+import re
+
+from ferry.errors import UsageError
+
+PAGE = 4096
+UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+
+
+def parse_size(text: str) -> int:
+    """Bytes of "64K", "2M" or "1G"."""
+    found = re.fullmatch(r"([1-9]\d*)([KMG])", text)
+    if not found:
+        raise UsageError(f"'{text}' is no size: write a number and K, M or G, as in 64K")
+    return int(found[1]) * UNITS[found[2]]
