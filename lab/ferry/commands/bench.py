@@ -36,6 +36,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=plan.rounds,
         help="boots of each kernel, in turns, each with so many runs (default: 1)",
     )
+    _add_how(parser, plan)
+    parser.add_argument(
+        "--json", metavar="FILE", help="write JSON to FILE, or to stdout instead of a table (-)"
+    )
+    examples(
+        parser,
+        "bench --folio 2M --engine vanilla,mtcopy --runs 5 --json -",
+        "bench --machine icount --folio 4K,64K --engine vanilla,none --runs 1   # counted",
+    )
+
+
+def _add_how(parser: argparse.ArgumentParser, plan: migbench.Plan) -> None:
+    """What moves, and how."""
     parser.add_argument(
         "--call", default=plan.call, choices=("move_pages", "migrate_pages", "mbind", "damon")
     )
@@ -63,14 +76,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--threads", type=int, default=1, metavar="N", help="that move, each its own share (default: 1)"
     )
     parser.add_argument("--busy", type=int, default=0, metavar="N", help="threads that burn CPU (default: 0)")
-    parser.add_argument(
-        "--json", metavar="FILE", help="write JSON to FILE, or to stdout instead of a table (-)"
-    )
-    examples(
-        parser,
-        "bench --folio 2M --engine vanilla,mtcopy --runs 5 --json -",
-        "bench --machine icount --folio 4K,64K --engine vanilla,none --runs 1   # counted",
-    )
 
 
 def run(args: argparse.Namespace) -> int:
