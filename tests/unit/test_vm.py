@@ -12,10 +12,11 @@ import pytest
 from ferry import cli, paths, proc
 from ferry.bench import migbench
 from ferry.commands.vm import shell_script
+from ferry.errors import FerryError
 from ferry.kernel import kbuild
 from ferry.kernel.kbuild import Kernel
 from ferry.server import emulator
-from ferry.vm import qemu
+from ferry.vm import qemu, records
 from ferry.vm.machine import Machine
 
 KERNEL = Kernel("ferry", "6.12.1", Path(), Path(), Path(), Path(), "")
@@ -44,6 +45,21 @@ def boot(
 def test_a_job_ends_with_its_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     result = boot(f"{SAYS_LINUX}; printf 'one\\nexit 7\\n' >$folder/result", monkeypatch, tmp_path)
     assert (result.status, result.records) == (7, ["one"])
+
+
+def test_a_measurement_that_fails_is_no_measurement(monkeypatch: pytest.MonkeyPatch) -> None:
+    ends = [(1, "no memory"), (0, "done")]
+
+    def run(kernel: Kernel, machine: Machine, job: qemu.Job, **how: object) -> qemu.Result:
+        status, said = ends.pop(0)
+        return qemu.Result(status, ["row a 1", "lost x", "row b 2 3"], said, "")
+
+    monkeypatch.setattr(qemu, "run", run)
+    with pytest.raises(FerryError, match="the bench on ferry ended early: no memory"):
+        qemu.measure(KERNEL, qemu.PROBE, qemu.Job("", 1.0), "the bench on ferry")
+    lines = qemu.measure(KERNEL, qemu.PROBE, qemu.Job("", 1.0), "the bench on ferry")
+    assert records.of("lost", lines) == ["x"]
+    assert records.named("row", lines) == [("a", "1"), ("b", "2 3")]
 
 
 def test_a_hanging_job_is_lost_and_its_console_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 from ferry.bench import rows
 from ferry.bench.sizes import PAGE, parse_size
 from ferry.errors import FerryError
+from ferry.vm.records import named
 
 # dma is the earlier design, one big copy phase with whole folios for each channel; ferry is Ferry's own.
 ENGINES = ("vanilla", "cpu", "dma", "ferry", "mtcopy")
@@ -170,19 +171,16 @@ def script(cells: Sequence[tuple[int, Cell]]) -> str:
 def parse(records: Sequence[str], cells: Sequence[Cell]) -> dict[int, Found]:
     """What a job found, by the cells' numbers."""
     found = {}
-    for record in records:
-        kind, _, rest = record.partition(" ")
-        if kind == "cell":
-            number, _, text = rest.partition(" ")
-            cell = cells[int(number)]
-            row = rows.from_migbench(text, cell.engine, cell.channels)
-            found[int(number)] = Found(cell, row, _access(text))
-        elif kind == "cycles":
-            index, total, moved, copies = (int(word) for word in rest.split())
-            each = found[index]
-            if not moved or moved % (each.cell.bytes // PAGE):
-                raise FerryError(f"{each.cell.title}: migrate_pages() says that it has moved {moved} pages")
-            found[index] = replace(each, cycles=(total / moved, copies / moved))
+    for number, text in named("cell", records):
+        cell = cells[int(number)]
+        row = rows.from_migbench(text, cell.engine, cell.channels)
+        found[int(number)] = Found(cell, row, _access(text))
+    for number, text in named("cycles", records):
+        total, moved, copies = (int(word) for word in text.split())
+        each = found[int(number)]
+        if not moved or moved % (each.cell.bytes // PAGE):
+            raise FerryError(f"{each.cell.title}: migrate_pages() says that it has moved {moved} pages")
+        found[int(number)] = replace(each, cycles=(total / moved, copies / moved))
     return found
 
 

@@ -11,7 +11,7 @@ import os
 import re
 import shlex
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from ferry.kernel import kbuild
 from ferry.progress import Step
 from ferry.vm import parallel, qemu
 from ferry.vm.machine import Machine
+from ferry.vm.records import named, of
 
 PACKAGES = ("redis-server", "redis-tools", "numactl")
 PROGRAMS = ("redis-server", "redis-cli", "redis-benchmark", "migratepages")
@@ -133,8 +134,9 @@ def measure(plan: Plan, machine: Machine, cells: Sequence[Cell]) -> tuple[list[F
             job = qemu.Job(
                 script(plan, cell), TIMEOUT_S, programs=programs, name=f"console-{cell.folio}-{cell.engine}"
             )
-            result = qemu.run(kernels[_flavour(cell)], machine, job, cancelled=cancelled)
-            return parse(result.records, cell, plan)
+            kernel = kernels[_flavour(cell)]
+            records = qemu.measure(kernel, machine, job, f"redis on {cell}", cancelled=cancelled)
+            return parse(records, cell, plan)
 
         for each in parallel.run(run, cells, len(os.sched_getaffinity(0))):
             found[each.cell] = each
@@ -148,14 +150,16 @@ def _flavour(cell: Cell) -> str:
 
 def parse(records: Sequence[str], cell: Cell, plan: Plan) -> Found:
     """What a guest has recorded, if the data is whole and was moved. Raises FerryError otherwise."""
-    digests = _of(records, "digest", str)
+    digests = of("digest", records)
     if len(digests) != 2 or digests[0] != digests[1]:
         raise FerryError(f"redis on {cell}: the dataset's digest was {digests[:1]} and is {digests[1:]}")
-    moves = tuple(_of(records, "move", _move))[2 * plan.trips :]  # the first stayed where they were
+    moves = tuple(_move(text) for text in of("move", records))[
+        2 * plan.trips :
+    ]  # the first stayed where they were
     if len(moves) != 2 * plan.trips or min(move.bytes for move in moves) < _least(plan):
         raise FerryError(f"redis on {cell}: not all was moved each time: {moves}")
-    loads = dict(_of(records, "load", _load))
-    (huge,) = _of(records, "huge_kib", int)
+    loads = {name: _load(text) for name, text in named("load", records)}
+    (huge,) = (int(text) for text in of("huge_kib", records))
     if (huge > 0) != (cell.folio != "4K"):
         raise FerryError(f"redis on {cell}: {huge} KiB of it are huge pages")
     return Found(cell, huge << 10, loads["still"], loads["moved"], moves)
@@ -166,16 +170,11 @@ def _least(plan: Plan) -> int:
     return plan.keys * plan.value_bytes * 3 // 4
 
 
-def _of(records: Sequence[str], kind: str, read: Callable[[str], Any]) -> list[Any]:
-    return [read(line.partition(" ")[2]) for line in records if line.partition(" ")[0] == kind]
-
-
 def _move(text: str) -> Move:
     us, requests, pages = (int(word) for word in text.split())
     return Move(us, requests, pages * PAGE)
 
 
-def _load(text: str) -> tuple[str, Load]:
-    name, _, csv = text.partition(" ")
+def _load(csv: str) -> Load:
     per_second, _, _, median, _, p99, longest = (float(word.strip('"')) for word in csv.split(",")[1:])
-    return name, Load(per_second, median, p99, longest)
+    return Load(per_second, median, p99, longest)

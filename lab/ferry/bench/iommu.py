@@ -16,6 +16,7 @@ from ferry.kernel import kbuild
 from ferry.kernel.kbuild import Kernel
 from ferry.progress import Step
 from ferry.vm import machine, qemu
+from ferry.vm.records import named
 
 FLAVOURS = ("vanilla", "ferry")
 MODULE = "bench/iommu_bench.ko"
@@ -194,34 +195,31 @@ def parse(records: Sequence[str]) -> Seen:
     """What the records of a job say. Raises FerryError if the bench found an error."""
     seen = Seen()
     names = {loop.workload: loop.name for loop in LOOPS if loop.by_module}
-    for record in records:
-        kind, _, rest = record.partition(" ")
-        if kind == "bench":
-            workload, _threads, *words = rest.split()
-            found = {key: int(value) for key, value in (word.split("=") for word in words)}
-            if found["errors"]:
-                raise FerryError(f"{workload}: {found['errors']} maps or unmaps went wrong")
-            seen.speed.setdefault(workload, []).append(found["pairs"] / found["ns"] * 1e6)
-            if workload in names:
-                seen.insn[names[workload]] = found["ns"] / found["pairs"]
-        elif kind == "stress":
-            name, _, text = rest.partition(" ")
-            row = json.loads(text)
-            what, _, case = name.partition(":")
-            if case:
-                seen.memory[case] = Memory(row["iommu_kib"], row["peak_kib"])
-            seen.insn[what] = row["ns"] / row["pairs"]
-            seen.speed.setdefault(what, []).append(row["pairs"] / row["ns"] * 1e6)
+    for workload, text in named("bench", records):
+        _threads, *words = text.split()
+        found = {key: int(value) for key, value in (word.split("=") for word in words)}
+        if found["errors"]:
+            raise FerryError(f"{workload}: {found['errors']} maps or unmaps went wrong")
+        seen.speed.setdefault(workload, []).append(found["pairs"] / found["ns"] * 1e6)
+        if workload in names:
+            seen.insn[names[workload]] = found["ns"] / found["pairs"]
+    for name, text in named("stress", records):
+        row = json.loads(text)
+        what, _, case = name.partition(":")
+        if case:
+            seen.memory[case] = Memory(row["iommu_kib"], row["peak_kib"])
+        seen.insn[what] = row["ns"] / row["pairs"]
+        seen.speed.setdefault(what, []).append(row["pairs"] / row["ns"] * 1e6)
     return seen
 
 
 def _boot(kernel: Kernel, where: machine.Machine, job: str, limit_s: float) -> Seen:
     programs = {MODULE: build_module(kernel), STRESS: build_stress(kernel)}
+    what = qemu.Job(job, limit_s, programs=programs)
     with Step(f"measure {kernel.flavour} ({where.name})") as progress:
-        result = qemu.run(kernel, where, qemu.Job(job, limit_s, programs=programs), on_output=progress.update)
-    if result.status:
-        raise FerryError(f"the job on {kernel.flavour} ended early: {result.output.strip()[-200:]}")
-    return parse(result.records)
+        return parse(
+            qemu.measure(kernel, where, what, f"the job on {kernel.flavour}", on_output=progress.update)
+        )
 
 
 def measure(iova_gib: int = 64, smp: bool = True) -> Result:

@@ -16,6 +16,7 @@ from ferry.kernel import kbuild
 from ferry.progress import Step
 from ferry.vm import qemu
 from ferry.vm.machine import Machine
+from ferry.vm.records import named
 
 # vanilla is the kernel without Ferry; none is Ferry's kernel with nothing active.
 ENGINES = (rows.VANILLA, "none", "cpu", "mtcopy", "dcbm")
@@ -129,10 +130,11 @@ def measure(plan: Plan, machine: Machine, *, kvm: bool = False) -> Measured:
             )
             job = qemu.Job(script(plan, name), limit, programs={"bin/migbench": migbench})
             with Step(f"measure {name} ({machine.name}{of})") as progress:
-                result = qemu.run(kernel, machine, job, kvm=kvm, on_output=progress.update)
-            here = parse(result.records, plan)
-            if result.status or len(here) < count:
-                raise FerryError(f"the bench on {name} ended early: {result.output.strip()[-200:]}")
+                what = f"the bench on {name}"
+                records = qemu.measure(kernel, machine, job, what, kvm=kvm, on_output=progress.update)
+            here = parse(records, plan)
+            if len(here) < count:
+                raise FerryError(f"{what} has {len(here)} of {count} rows")
             found += here
     found = rows.with_ratios(rows.over_rounds(found))
     return Measured(found, {name: kernel.release for name, kernel in kernels.items()}, machine)
@@ -140,10 +142,7 @@ def measure(plan: Plan, machine: Machine, *, kvm: bool = False) -> Measured:
 
 def parse(records: Sequence[str], plan: Plan) -> list[rows.Row]:
     """The rows among the records of a job."""
-    found = []
-    for record in records:
-        kind, _, rest = record.partition(" ")
-        if kind == "row":
-            engine, _, text = rest.partition(" ")
-            found.append(rows.from_migbench(text, engine, plan.channels if engine == "dcbm" else 0))
-    return found
+    return [
+        rows.from_migbench(text, engine, plan.channels if engine == "dcbm" else 0)
+        for engine, text in named("row", records)
+    ]

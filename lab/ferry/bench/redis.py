@@ -64,10 +64,9 @@ def _on(what: Experiment, machine: Machine, flavour: str, kvm: bool) -> dict[str
     kernel = kbuild.build(flavour)
     job = qemu.Job(script(what, flavour), TIMEOUT_S, host_root=True)
     with Step(f"redis on {flavour} ({machine.name})") as progress:
-        result = qemu.run(kernel, machine, job, kvm=kvm, on_output=progress.update)
-        if result.status or not result.records:
-            raise FerryError(f"redis on {flavour} ended early: {result.output.strip()[-300:]}")
-        return check(json.loads(result.records[-1]), flavour)
+        name = f"redis on {flavour}"
+        records = qemu.measure(kernel, machine, job, name, kvm=kvm, on_output=progress.update)
+        return check(json.loads(records[-1]), flavour)
 
 
 def check(found: dict[str, Any], flavour: str) -> dict[str, Any]:

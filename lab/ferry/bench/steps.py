@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 import tempfile
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -26,6 +26,7 @@ from ferry.progress import Step
 from ferry.server import emulator, profile
 from ferry.vm import qemu
 from ferry.vm.machine import Machine
+from ferry.vm.records import named, of
 
 PLUGIN = emulator.HERE / "plugin/steps.c"
 CALLS = ("move_pages", "migrate_pages", "mbind")
@@ -240,26 +241,12 @@ def _breakdown(plan: Plan, kernel: Kernel, plugin: Path, engine: str, folio: str
             script(plan, engine, folio), RUN_S, programs=programs, kernel_args=("nokaslr",), name="profile"
         )
         with Step(f"profile {folio}, {engine}"):
-            result = qemu.run(kernel, where, job)
+            records = qemu.measure(kernel, where, job, f"the count of {folio}, {engine}")
         text = out.read_text() if out.is_file() else ""
-    if result.status or not text:
-        raise FerryError(f"nothing was counted for {folio}, {engine}: {result.output.strip()[-200:]}")
     channels = plan.channels if engine == "dcbm" else 0
-    _verified(result.records, engine, channels)
-    counts = parse(text, _symbols(result.records), folios)
+    verified = [rows.from_migbench(row, engine, channels) for row in of("row", records)]
+    if not text or not verified:
+        raise FerryError(f"nothing was counted for {folio}, {engine}")
+    symbols = [(int(address, 16), name) for address, name in named("symbol", records)]
+    counts = parse(text, symbols, folios)
     return Breakdown(parse_size(folio) // 1024, engine, channels, counts)
-
-
-def _verified(records: Sequence[str], engine: str, channels: int) -> None:
-    """Raise FerryError unless migbench says that every byte arrived."""
-    for record in records:
-        if record.startswith("row "):
-            rows.from_migbench(record.removeprefix("row "), engine, channels)
-            return
-    raise FerryError(f"{engine}: migbench said nothing")
-
-
-def _symbols(records: Sequence[str]) -> list[tuple[int, str]]:
-    """The functions of the guest's modules."""
-    words = (record.split() for record in records if record.startswith("symbol "))
-    return [(int(address, 16), name) for _, address, name in words]

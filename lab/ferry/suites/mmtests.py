@@ -22,6 +22,7 @@ from ferry.kernel.kbuild import Kernel
 from ferry.suites import kselftest, ktap
 from ferry.vm import machine, qemu
 from ferry.vm.machine import Machine
+from ferry.vm.records import of
 
 # Command lines, as run_vmtests.sh has them. khugepaged.c of 6.12.117 does not compile.
 TESTS = (
@@ -136,9 +137,7 @@ def run(plan: Plan, told: Callable[[str], None]) -> tuple[list[Outcome], dict[st
         found += here
         for test, text in kselftest.split(result.records).items():
             files.write(log(test, engine), text)
-        for record in result.records:
-            if record.startswith("copied "):
-                copied[engine] = int(record.removeprefix("copied "))
+        copied |= [(engine, int(count)) for count in of("copied", result.records)]
     return found, copied
 
 

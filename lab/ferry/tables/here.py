@@ -23,6 +23,7 @@ from ferry.bench.cell import Cell, Found
 from ferry.errors import CommandFailed, FerryError
 from ferry.progress import note
 from ferry.vm import qemu
+from ferry.vm.records import of
 
 OFFLOAD = Path("/sys/kernel/mm/migrate_offload")
 NODES = Path("/sys/devices/system/node")
@@ -115,26 +116,19 @@ def _run(script: str, title: str, migbench: Path) -> list[str]:
         try:
             proc.run(command, title=title, log="here", env=env, on_death=signal.SIGTERM, grace_s=PUT_BACK_S)
         except CommandFailed as err:
-            raise _reason(result) or err from None
+            whys = of("error", _lines(result))
+            raise (FerryError(whys[0]) if whys else err) from None
         finally:
-            for lost in _records(result, "lost "):
+            for lost in of("lost", _lines(result)):
                 note(f"warning: cannot put back {lost}")
-        return result.read_text().splitlines()
+        return _lines(result)
 
 
 def _channels(records: Sequence[str]) -> int:
-    for record in records:
-        if record.startswith("channels "):
-            return int(record.split()[1])
+    for count in of("channels", records):
+        return int(count)
     raise FerryError(f"nobody counted the DMA channels; see {paths.LOGS}/here.log")
 
 
-def _reason(result: Path) -> FerryError | None:
-    """Why a job gave up, if it said so."""
-    return next((FerryError(why) for why in _records(result, "error ")), None)
-
-
-def _records(result: Path, kind: str) -> list[str]:
-    """The records of a kind, without its name."""
-    lines = (files.read(result) or "").splitlines()
-    return [line.removeprefix(kind) for line in lines if line.startswith(kind)]
+def _lines(result: Path) -> list[str]:
+    return (files.read(result) or "").splitlines()

@@ -23,6 +23,7 @@ from ferry.kernel.kbuild import Kernel
 from ferry.server import emulator
 from ferry.vm import console, initramfs, races
 from ferry.vm.machine import Machine
+from ferry.vm.records import of
 
 OnOutput = Callable[[str], None]
 
@@ -35,6 +36,7 @@ FOLDER_PREFIX = "vm-"
 CONTROL = "qmp"
 SOCKET_PATH_MAX = 107
 TAIL_LINES = 15
+TAIL_LETTERS = 300
 
 PROBE = Machine("probe", cpus=1, nodes=1, cpu_nodes=1, node_mib=512)
 
@@ -108,6 +110,23 @@ def run(
         if cancelled.is_set():
             raise LostVM("the VM was ended: what else it was started with has failed")
         return _judge(kernel, folder, job, in_time)
+
+
+def measure(
+    kernel: Kernel,
+    machine: Machine,
+    job: Job,
+    what: str,
+    *,
+    kvm: bool = False,
+    on_output: OnOutput | None = None,
+    cancelled: threading.Event | None = None,
+) -> list[str]:
+    """The records of a job that has to succeed. Raises as run(), and FerryError if it did not."""
+    result = run(kernel, machine, job, kvm=kvm, on_output=on_output, cancelled=cancelled)
+    if result.status:
+        raise FerryError(f"{what} ended early: {result.output.strip()[-TAIL_LETTERS:]}")
+    return result.records
 
 
 def shell(kernel: Kernel, machine: Machine, job: Job) -> int:
@@ -277,9 +296,8 @@ def _judge(kernel: Kernel, folder: Path, job: Job, in_time: bool) -> Result:
         raise LostVM(f"the VM {why}; its console, in {kept}, ends with:{tail}")
     if findings:
         raise DirtyConsole(f"the guest's kernel complained, see {kept}:{_quoted(findings)}")
-    for record in records:
-        if record.startswith("error "):
-            raise FerryError(record.removeprefix("error "))
+    if whys := of("error", records):
+        raise FerryError(whys[0])
     return Result(int(last.split()[1]), records, _read(folder / "output"), log)
 
 
