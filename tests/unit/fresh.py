@@ -62,21 +62,21 @@ def _run(kernel: Kernel, where: machine.Machine, job: qemu.Job, **more: object) 
         raise FerryError(f"{program} was never built")
     records = []
     for line in job.script.splitlines():
-        if found := re.match(r"""echo ["'](row \w+|cell \d+|cycles \d+) """, line):
+        if found := re.match(r"""(?:echo|bench) ["'](row \w+|cell \d+|cycles \d+)["' ]""", line):
             said = _cycles if found[1].startswith("cycles") else _row
             records.append(f"{found[1]} {said(job.script, line)}")
     return qemu.Result(0, records, "", "")
 
 
 def _row(script: str, line: str) -> str:
-    """What migbench would say, with the folio size that it was last asked for."""
-    size = re.findall(r"--folio (\S+)", script[: script.index(line)])[-1]
+    """What migbench would say, with the folio size that it is asked for."""
+    size = re.findall(r"--folio (\S+)", script[: script.index(line) + len(line)])[-1]
     return json.dumps(ROW | {"folio_kib": parse_size(size) // 1024})
 
 
 def _cycles(script: str, line: str) -> str:
     """Cycles, the pages that were moved, and cycles of their copies."""
-    moved = int(re.findall(r"--bytes (\d+)", script[: script.index(line)])[-1]) // 4096
+    moved = int(re.findall(r"--bytes (\d+)", script[: script.index(line) + len(line)])[-1]) // 4096
     return f"{10 * moved} {moved} {moved}"
 
 

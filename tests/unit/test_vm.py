@@ -62,6 +62,32 @@ def test_a_measurement_that_fails_is_no_measurement(monkeypatch: pytest.MonkeyPa
     assert records.named("row", lines) == [("a", "1"), ("b", "2 3")]
 
 
+@pytest.mark.parametrize(
+    ("status", "record"), [(0, 'row cpu { "a": 1}\n'), (1, "error 4K cpu: no such node\n")]
+)
+def test_a_job_has_one_line_for_the_bench(tmp_path: Path, status: int, record: str) -> None:
+    """As it is in all guests, and on a real machine."""
+    says = f"""\
+#!/bin/sh
+printf '{{\\n "a": 1}}\\n' >{tmp_path}/row
+echo "$*" >{tmp_path}/asked
+echo no such node
+exit {status}
+"""
+    (tmp_path / "migbench").write_text(says)
+    (tmp_path / "migbench").chmod(0o755)
+    job = (
+        qemu.GUEST / "lib.sh"
+    ).read_text() + 'STEP="4K cpu"\nbench "row cpu" --folio 4K --more "two words"\n'
+    env = {"PATH": f"{tmp_path}:/usr/bin:/bin", "WORK": str(tmp_path)}
+    done = subprocess.run(
+        ["sh", "-c", f'exec 3>"{tmp_path}/result"; {job}'], env=env, check=False, capture_output=True
+    )
+    assert done.returncode == status
+    assert (tmp_path / "result").read_text() == record
+    assert (tmp_path / "asked").read_text() == f"--folio 4K --more two words --json {tmp_path}/row\n"
+
+
 def test_a_hanging_job_is_lost_and_its_console_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(qemu.LostVM, match=r"still busy after 1 s; its console(.*\n)+.*Linux version"):
         boot(f"{SAYS_LINUX}; sleep 60", monkeypatch, tmp_path, timeout_s=1.0)

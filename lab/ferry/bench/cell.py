@@ -86,16 +86,13 @@ class Cell:
         args = ["--folio", self.folio, "--bytes", str(self.bytes), "--runs", str(self.runs)]
         args += ["--latency"] if self.latency else []
         args += ["--access"] if self.access else []
-        words = f"migbench {shlex.join(args)}"
         lines = [
             f"step {shlex.quote(self.title)}",
             f"activate {ACTIVE[self.engine]}",
-            f'{words} --json "$WORK/row" >"$WORK/said" 2>&1 ||'
-            f' fail "{self.title}: $(tail -n 1 "$WORK/said")"',
-            f'echo "cell {index} $(tr -d \'\\n\' <"$WORK/row")" >&3',
+            f'bench "cell {index}" {shlex.join(args)}',
         ]
         if self.cycles:
-            lines.append(f'echo "cycles {index} $(cycles {words} --warmup 0)" >&3')
+            lines.append(f'echo "cycles {index} $(cycles migbench {shlex.join(args)} --warmup 0)" >&3')
         return lines
 
 

@@ -104,9 +104,7 @@ def script(plan: Plan, flavour: str) -> str:
                 lines.append(f"use_engine {engine} {plan.channels}")
             lines += [
                 f"step {folio} {engine}",
-                f"/bin/migbench {shlex.join(args)} --json /tmp/row >/tmp/said 2>&1 ||"
-                f' fail "{folio} {engine}: $(tail -n 1 /tmp/said)"',
-                f"echo \"row {engine} $(tr -d '\\n' </tmp/row)\" >&3",
+                f'bench "row {engine}" {shlex.join(args)}',
             ]
     return "\n".join(lines)
 

@@ -193,8 +193,8 @@ def script(plan: Plan, engine: str, folio: str) -> str:
     bench_args = f"--call {plan.call} --folio {folio} --bytes {plan.size} --warmup 1 --runs 1"
     lines += [
         """awk '$2 ~ /[tT]/ && /[[]/ { print "symbol", $1, $3 }' /proc/kallsyms >&3""",
-        f'/bin/migbench {bench_args} --json /tmp/row >/tmp/said 2>&1 || fail "$(tail -n 1 /tmp/said)"',
-        "echo \"row $(tr -d '\\n' </tmp/row)\" >&3",
+        f"step {folio} {engine}",
+        f"bench row {bench_args}",
     ]
     return "\n".join(lines)
 

@@ -12,10 +12,19 @@ fail() {
 	exit 1
 }
 
-# Say what the job does now: to the user, and to the reader of the kernel's log.
+# Say what the job does now: to the user, to the reader of the kernel's log, and in what goes wrong.
 step() {
+	STEP=$*
 	echo "ferry: $*" >/dev/kmsg
 	echo "$*"
+}
+
+# bench RECORD ARGS...: what migbench says as JSON, in a record that begins with RECORD
+bench() {
+	record=$1
+	shift
+	migbench "$@" --json "$WORK/row" >"$WORK/said" 2>&1 || fail "$STEP: $(tail -n 1 "$WORK/said")"
+	echo "$record $(tr -d '\n' <"$WORK/row")" >&3
 }
 
 # perturb STATE: begin otherwise than another state does, with some memory in use.
