@@ -46,8 +46,8 @@ stress() {
 	api=$1 name=$2
 	shift 2
 	step "iova_stress $api $*"
-	case $api in
 	# shellcheck disable=SC2086 # words
+	case $api in
 	vfio) set -- $IOMMU_GROUPS "$@" ;;
 	iommufd) set -- -c "$CDEV" "$@" ;;
 	esac
