@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /* QEMU's edu device in a domain of its own. */
+#include <linux/dma-mapping.h>
+
 #include "iommu_bench.h"
 
 #define EDU_VENDOR	0x1234
@@ -19,6 +21,9 @@ int device_open(struct bench *bench)
 	if (ret)
 		goto put;
 	pci_set_master(pdev);
+	ret = dma_set_mask(&pdev->dev, DMA_BIT_MASK(64));
+	if (ret)
+		goto disable;
 	ret = -ENOMEM;
 	bench->regs = pci_ioremap_bar(pdev, 0);
 	if (!bench->regs)

@@ -55,6 +55,8 @@ void crew_finish(struct crew *crew, struct result *result);
 
 int workload_run(struct bench *bench, const char *name, unsigned int threads,
 		 u64 pairs, struct result *result);
+int api_run(struct bench *bench, const char *name, unsigned int threads, u64 pairs,
+	    struct result *result);
 int stress_run(struct bench *bench, const char *name, unsigned int threads,
 	       u64 pairs, struct result *result);
 int stress_start(struct crew *crew);

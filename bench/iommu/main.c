@@ -16,6 +16,7 @@ static const struct {
 } kinds[] = {
 	{ "stress", stress_run },
 	{ "dma", dma_run },
+	{ "api", api_run },
 	{ "", workload_run },
 };
 

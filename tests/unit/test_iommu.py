@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from ferry import paths
 from ferry.bench import iommu
 from ferry.cli import main
 from ferry.errors import FerryError
@@ -85,6 +86,21 @@ def test_version_is_that_of_the_emulator_which_ran(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(report, "write_json", lambda *args: None)
     assert main(["iommu", "--json", "-"]) == 0
     assert [Path(program).name for program in asked] == ["qemu-system-x86_64", own.name]
+
+
+def test_what_the_dma_api_leaves_is_above_the_start() -> None:
+    """By load and threads: maps and unmaps, KiB after a tenth of them, KiB after all."""
+    seen = iommu.parse(["start 100", "left api_ring 4 1000 132 140", "left disk 4 50 140 140"])
+    assert seen.left == {"api_ring 4": iommu.Left(1000, 32, 40), "disk 4": iommu.Left(50, 40, 40)}
+
+
+def test_every_load_of_the_dma_api_is_one_of_the_module() -> None:
+    """One that the module does not know would end in an error after minutes."""
+    source = (paths.ROOT / "bench/iommu/api.c").read_text()
+    job = iommu.api_script()
+    for load in iommu.API_LOADS:
+        assert f'"{load}"' in source
+        assert f"api {load} 4 " in job
 
 
 def test_pass_covers_the_addresses() -> None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from ferry.kernel import kbuild
 from ferry.kernel.kbuild import Kernel
 from ferry.progress import Step
 from ferry.vm import machine, qemu
-from ferry.vm.records import named
+from ferry.vm.records import named, of
 
 FLAVOURS = ("vanilla", "ferry")
 MODULE = "bench/iommu_bench.ko"
@@ -29,6 +29,23 @@ SMP_S = 900.0
 SMP_ROUNDS = 9
 SMP_PAIRS = 20000
 SMP_CPUS = 4
+# What the DMA API leaves behind: modes of its flushes, loads of bench/iommu/api.c, threads.
+API_MODES = ("strict", "lazy")
+API_LOADS = {
+    "api_page": "a page at a time, as dma_map_benchmark",
+    "api_ring": "rings of 1,024 pages",
+    "api_mix": "256 buffers of 4 KiB to 1 MiB, in any order",
+}
+API_DISK = "disk"
+API_THREADS = (1, 2, 4)
+API_PAIRS = 300000  # of each thread
+API_READS = 30000  # of each process, of 4 KiB
+API_S = 1800.0
+# Reads of it cost no time, and move no data.
+DISK = (
+    "-drive", "if=none,id=null,driver=null-co,size=64G",
+    "-device", "virtio-blk-pci,drive=null,disable-legacy=on,iommu_platform=on",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -99,12 +116,22 @@ class Memory:
 
 
 @dataclass(frozen=True)
+class Left:
+    """What a load of the DMA API leaves: KiB in page tables above those of the boot."""
+
+    pairs: int  # maps and unmaps, or reads of the disk
+    early: int  # after a tenth of them
+    late: int  # after all
+
+
+@dataclass(frozen=True)
 class Seen:
     """What one kernel showed in one boot."""
 
     insn: dict[str, float] = field(default_factory=dict)  # by the loop's name
     memory: dict[str, Memory] = field(default_factory=dict)  # by "vfio up" and the like
     speed: dict[str, list[float]] = field(default_factory=dict)  # pairs per ms, by workload
+    left: dict[str, Left] = field(default_factory=dict)  # by load and threads, "api_ring 4"
 
 
 @dataclass(frozen=True)
@@ -116,11 +143,13 @@ class Result:
     memory: dict[str, dict[str, Memory]]  # by flavour
     smp: dict[str, dict[str, list[float]]]  # pairs per ms of each round, by flavour and workload
     kernels: dict[str, str]
+    # What the DMA API leaves, by mode, flavour, load and threads
+    api: dict[str, dict[str, dict[str, Left]]] = field(default_factory=dict)
 
     @property
     def passed(self) -> bool:
         """Whether all limits are met."""
-        left = all(memory.left <= LEFT_LIMIT_KIB for memory in self.memory["ferry"].values())
+        left = all(memory.left <= LEFT_LIMIT_KIB for memory in self.memory.get("ferry", {}).values())
         return left and all(count.passed for count in self.counts)
 
     def as_json(self) -> dict[str, Any]:
@@ -136,6 +165,13 @@ class Result:
             "smp_pairs_per_ms": {
                 flavour: {name: [round(speed, 1) for speed in speeds] for name, speeds in rows.items()}
                 for flavour, rows in self.smp.items()
+            },
+            "dma_api_kib": {
+                mode: {
+                    flavour: {name: asdict(left) for name, left in rows.items()}
+                    for flavour, rows in flavours.items()
+                }
+                for mode, flavours in self.api.items()
             },
             "passed": self.passed,
         }
@@ -191,9 +227,17 @@ def smp_script() -> str:
     return script(lines)
 
 
+def api_script() -> str:
+    """The job that looks at what the DMA API leaves behind, load after load."""
+    lines = ["load_bench", 'echo "start $(tables)" >&3']
+    lines += [f"api {load} {threads} {API_PAIRS}" for load in API_LOADS for threads in API_THREADS]
+    return script([*lines, f"disk {API_READS}"])
+
+
 def parse(records: Sequence[str]) -> Seen:
     """What the records of a job say. Raises FerryError if the bench found an error."""
     seen = Seen()
+    start = 0
     names = {loop.workload: loop.name for loop in LOOPS if loop.by_module}
     for workload, text in named("bench", records):
         _threads, *words = text.split()
@@ -210,33 +254,62 @@ def parse(records: Sequence[str]) -> Seen:
             seen.memory[case] = Memory(row["iommu_kib"], row["peak_kib"])
         seen.insn[what] = row["ns"] / row["pairs"]
         seen.speed.setdefault(what, []).append(row["pairs"] / row["ns"] * 1e6)
+    for text in of("start", records):
+        start = int(text)
+    for load, text in named("left", records):
+        threads, *numbers = text.split()
+        pairs, early, late = (int(number) for number in numbers)
+        seen.left[f"{load} {threads}"] = Left(pairs, early - start, late - start)
     return seen
 
 
-def _boot(kernel: Kernel, where: machine.Machine, job: str, limit_s: float) -> Seen:
+def _boot(
+    kernel: Kernel, where: machine.Machine, job: str, limit_s: float, kernel_args: tuple[str, ...] = ()
+) -> Seen:
     programs = {MODULE: build_module(kernel), STRESS: build_stress(kernel)}
-    what = qemu.Job(job, limit_s, programs=programs)
-    with Step(f"measure {kernel.flavour} ({where.name})") as progress:
+    what = qemu.Job(job, limit_s, programs=programs, kernel_args=kernel_args)
+    with Step(f"measure {kernel.flavour} ({' '.join((where.name, *kernel_args))})") as progress:
         return parse(
             qemu.measure(kernel, where, what, f"the job on {kernel.flavour}", on_output=progress.update)
         )
 
 
-def measure(iova_gib: int = 64, smp: bool = True) -> Result:
-    """Boot both kernels under icount, then in turns with four CPUs, and compare."""
+def _measure_api(kernels: dict[str, Kernel]) -> dict[str, dict[str, dict[str, Left]]]:
+    where = machine.get("iommu-smp")
+    where = replace(where, devices=(*where.devices, *DISK))
+    strict = {mode: (f"iommu.strict={int(mode == 'strict')}",) for mode in API_MODES}
+    return {
+        mode: {
+            name: _boot(kernel, where, api_script(), API_S, strict[mode]).left
+            for name, kernel in kernels.items()
+        }
+        for mode in API_MODES
+    }
+
+
+def measure(iova_gib: int = 64, smp: bool = True, counted: bool = True) -> Result:
+    """Boot both kernels under icount, then in turns with four CPUs, and compare.
+
+    Without smp only what is counted, without counted only what the DMA API leaves.
+    """
     kernels = {name: kbuild.build(name) for name in FLAVOURS}
-    counted = {
+    found = {
         name: _boot(kernel, machine.get("iommu"), count_script(iova_gib), COUNT_S)
         for name, kernel in kernels.items()
+        if counted
     }
     counts = [
-        Count(loop, counted["vanilla"].insn[loop.name], counted["ferry"].insn[loop.name]) for loop in LOOPS
+        Count(loop, found["vanilla"].insn[loop.name], found["ferry"].insn[loop.name])
+        for loop in LOOPS
+        if counted
     ]
-    speeds: dict[str, dict[str, list[float]]] = {name: {} for name in FLAVOURS} if smp else {}
-    for _ in range(SMP_ROUNDS if smp else 0):
+    speeds: dict[str, dict[str, list[float]]] = {name: {} for name in FLAVOURS} if smp and counted else {}
+    for _ in range(SMP_ROUNDS if speeds else 0):
         for name, kernel in kernels.items():
             seen = _boot(kernel, machine.get("iommu-smp"), smp_script(), SMP_S)
-            for workload, found in seen.speed.items():
-                speeds[name].setdefault(workload, []).extend(found)
-    memory = {name: seen.memory for name, seen in counted.items()}
-    return Result(iova_gib, counts, memory, speeds, {name: k.release for name, k in kernels.items()})
+            for workload, speed in seen.speed.items():
+                speeds[name].setdefault(workload, []).extend(speed)
+    api = _measure_api(kernels) if smp else {}
+    memory = {name: seen.memory for name, seen in found.items()}
+    releases = {name: kernel.release for name, kernel in kernels.items()}
+    return Result(iova_gib, counts, memory, speeds, releases, api)

@@ -54,3 +54,46 @@ stress() {
 	found=$(/bin/iova_stress -j "$@") || fail "iova_stress $* failed: see its output"
 	echo "stress $name $found" >&3
 }
+
+# tables: KiB in the page tables of all IOMMUs, when what waits for a flush is done
+tables() {
+	sleep 1
+	echo 1 >/proc/sys/vm/stat_refresh
+	awk '$1 == "nr_iommu_pages" { print $2 * 4 }' /proc/vmstat
+}
+
+# api LOAD THREADS PAIRS: a record of the tables after a tenth of the maps and unmaps, and after all
+api() {
+	step "$*"
+	early=$(run "$1" "$2" $(($3 / 10)))
+	early_kib=$(tables)
+	late=$(run "$1" "$2" $(($3 - $3 / 10)))
+	case "$early $late" in
+	*errors=[1-9]*) fail "$1: maps failed: see the console" ;;
+	esac
+	echo "left $1 $2 $(($2 * $3)) $early_kib $(tables)" >&3
+}
+
+# disk_reads COUNT: read the disk, four processes at once, COUNT times 4 KiB each and fewer larger blocks
+disk_reads() {
+	for kib in 4 64 1024; do
+		jobs=
+		for at in 0 1 2 3; do
+			dd if=/dev/vda of=/dev/null bs=${kib}k skip=$((at * 4096)) \
+				count=$(($1 * 8 / (kib + 4))) iflag=direct 2>/dev/null &
+			jobs="$jobs $!"
+		done
+		for pid in $jobs; do
+			wait "$pid" || fail "cannot read the disk: see the console"
+		done
+	done
+}
+
+# disk COUNT: a record as api's, of a disk behind the IOMMU
+disk() {
+	step "disk $1"
+	disk_reads $(($1 / 10))
+	early_kib=$(tables)
+	disk_reads $(($1 - $1 / 10))
+	echo "left disk 4 $(awk '$3 == "vda" { print $4 }' /proc/diskstats) $early_kib $(tables)" >&3
+}
