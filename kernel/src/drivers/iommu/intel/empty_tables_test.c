@@ -90,6 +90,15 @@ static struct page *leaf_table(struct dmar_domain *domain, u64 iova)
 						       &level, GFP_KERNEL)) >> PAGE_SHIFT);
 }
 
+/* The table above that. */
+static struct page *upper_table(struct dmar_domain *domain, u64 iova)
+{
+	int level = 2;
+
+	return virt_to_page(pfn_to_dma_pte(domain, iova >> VTD_PAGE_SHIFT, &level,
+					   GFP_KERNEL));
+}
+
 static void free_spare_tables(struct dmar_domain *domain)
 {
 	void *table;
@@ -288,11 +297,13 @@ static void tables_off_the_way(struct kunit *test)
 	free_domain(test, domain);
 }
 
-/* What the hardware is told, and whether a table of which it knows was free by then. */
+/* What the hardware is told last, and whether a table of which it knows was free by then. */
 struct flushes {
 	struct page *table;
 	unsigned long start;
 	unsigned long end;
+	unsigned long earlier_start;
+	unsigned long earlier_end;
 	int nr;
 	bool keeps_tables;
 	bool too_late;
@@ -304,10 +315,35 @@ static void note_flush(struct dmar_domain *domain, unsigned long start,
 	struct flushes *flushes = kunit_get_current_test()->priv;
 
 	flushes->nr++;
+	flushes->earlier_start = flushes->start;
+	flushes->earlier_end = flushes->end;
 	flushes->start = start;
 	flushes->end = end;
 	flushes->keeps_tables = ih;
 	flushes->too_late |= !page_count(flushes->table);
+	flushes->too_late |= page_address(flushes->table) == domain->spare_tables[0];
+}
+
+static void note_both_flushes(struct dmar_domain *domain, unsigned long start,
+			      unsigned long end, int ih, unsigned long tables_start,
+			      unsigned long tables_end)
+{
+	note_flush(domain, start, end, ih);
+	note_flush(domain, tables_start, tables_end, 0);
+}
+
+static void note_flushes(struct kunit *test, struct flushes *flushes)
+{
+	test->priv = flushes;
+	kunit_activate_static_stub(test, cache_tag_flush_range, note_flush);
+	kunit_activate_static_stub(test, cache_tag_flush_range_and_tables,
+				   note_both_flushes);
+}
+
+static void note_no_flushes(struct kunit *test)
+{
+	kunit_deactivate_static_stub(test, cache_tag_flush_range);
+	kunit_deactivate_static_stub(test, cache_tag_flush_range_and_tables);
 }
 
 static void flush_spans_the_tables(struct kunit *test)
@@ -328,10 +364,9 @@ static void flush_spans_the_tables(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, gather.end, PLACE + SZ_2M - 1);
 	KUNIT_EXPECT_FALSE(test, list_empty(&gather.freelist));
 
-	test->priv = &flushes;
-	kunit_activate_static_stub(test, cache_tag_flush_range, note_flush);
+	note_flushes(test, &flushes);
 	iommu_iotlb_sync(&domain->domain, &gather);
-	kunit_deactivate_static_stub(test, cache_tag_flush_range);
+	note_no_flushes(test);
 	KUNIT_EXPECT_EQ(test, flushes.nr, 1);
 	KUNIT_EXPECT_EQ(test, flushes.start, PLACE);
 	KUNIT_EXPECT_EQ(test, flushes.end, PLACE + SZ_2M - 1);
@@ -359,36 +394,45 @@ static void flush_of_an_earlier_range(struct kunit *test)
 	free_domain(test, domain);
 }
 
-/* What is far away is flushed first, and that flush must not free the tables. */
+/* What is far away is flushed apart, but with the tables, and before they are free. */
 static void far_apart_is_flushed_apart(struct kunit *test)
 {
 	struct dmar_domain *domain = make_domain(test, 0);
+	const u64 far[] = { PLACE + SZ_8G, PLACE - SZ_4M };
 	struct iommu_iotlb_gather gather;
+	struct flushes flushes = {};
+	int i;
 
-	map(test, domain, PLACE, SZ_4K);
-	map(test, domain, PLACE + SZ_8G, SZ_4K);
-	unmap(test, domain, PLACE, SZ_4K);
-	iommu_iotlb_gather_init(&gather);
-	iommu_unmap_fast(&domain->domain, PLACE + SZ_8G, SZ_4K, &gather);
-	iommu_free_empty_tables(&domain->domain, PLACE, PLACE + SZ_4K - 1, PLACE,
-				PLACE + SZ_2M - 1, &gather);
-	KUNIT_EXPECT_EQ(test, gather.start, PLACE);
-	KUNIT_EXPECT_EQ(test, gather.end, PLACE + SZ_2M - 1);
-	KUNIT_EXPECT_TRUE(test, list_is_singular(&gather.freelist));
-	KUNIT_EXPECT_NULL(test, domain->spare_tables[0]);
-	iommu_iotlb_sync(&domain->domain, &gather);
+	/* The second is near, but not in the same aligned block. */
+	for (i = 0; i < ARRAY_SIZE(far); i++) {
+		map(test, domain, PLACE, SZ_4K);
+		map(test, domain, far[i], SZ_4K);
+		unmap(test, domain, PLACE, SZ_4K);
+		free_spare_tables(domain);
+		flushes.table = leaf_table(domain, PLACE);
+		flushes.nr = 0;
+		iommu_iotlb_gather_init(&gather);
+		iommu_unmap_fast(&domain->domain, far[i], SZ_4K, &gather);
+		note_flushes(test, &flushes);
+		iommu_free_empty_tables(&domain->domain, PLACE, PLACE + SZ_4K - 1,
+					PLACE, PLACE + SZ_2M - 1, &gather);
+		KUNIT_EXPECT_EQ(test, flushes.nr, 2);
+		KUNIT_EXPECT_EQ(test, flushes.earlier_start, far[i]);
+		KUNIT_EXPECT_EQ(test, flushes.earlier_end, far[i] + SZ_4K - 1);
+		KUNIT_EXPECT_EQ(test, flushes.start, PLACE);
+		KUNIT_EXPECT_EQ(test, flushes.end, PLACE + SZ_2M - 1);
+		KUNIT_EXPECT_FALSE(test, flushes.keeps_tables);
+		KUNIT_EXPECT_FALSE(test, flushes.too_late);
+		KUNIT_EXPECT_PTR_EQ(test, domain->spare_tables[0],
+				    page_address(flushes.table));
+		/* There is nothing left to be flushed. */
+		KUNIT_EXPECT_TRUE(test, list_empty(&gather.freelist));
+		iommu_iotlb_sync(&domain->domain, &gather);
+		KUNIT_EXPECT_EQ(test, flushes.nr, 2);
+		note_no_flushes(test);
+	}
 
-	/* So is what is near, but not in the same aligned block. */
-	map(test, domain, PLACE, SZ_4K);
-	map(test, domain, PLACE - SZ_4M, SZ_4K);
-	unmap(test, domain, PLACE, SZ_4K);
-	iommu_unmap_fast(&domain->domain, PLACE - SZ_4M, SZ_4K, &gather);
-	iommu_free_empty_tables(&domain->domain, PLACE, PLACE + SZ_4K - 1, PLACE,
-				PLACE + SZ_2M - 1, &gather);
-	KUNIT_EXPECT_EQ(test, gather.start, PLACE);
-	iommu_iotlb_sync(&domain->domain, &gather);
-
-	/* What is in it is not. */
+	/* What is in the block is not. */
 	map(test, domain, PLACE, SZ_4K);
 	map(test, domain, PLACE + SZ_4M, SZ_4K);
 	unmap(test, domain, PLACE, SZ_4K);
@@ -397,6 +441,7 @@ static void far_apart_is_flushed_apart(struct kunit *test)
 				PLACE + SZ_2M - 1, &gather);
 	KUNIT_EXPECT_EQ(test, gather.start, PLACE);
 	KUNIT_EXPECT_EQ(test, gather.end, PLACE + SZ_4M + SZ_4K - 1);
+	KUNIT_EXPECT_TRUE(test, list_is_singular(&gather.freelist));
 	iommu_iotlb_sync(&domain->domain, &gather);
 	free_domain(test, domain);
 }
@@ -429,17 +474,55 @@ static void spare_tables_are_used_after_the_flush(struct kunit *test)
 	free_domain(test, domain);
 }
 
-/* Tables that a large unmap frees are not empty. */
+/* Tables that a large unmap frees are not empty, even if they were spare before. */
 static void only_empty_tables_are_spare(struct kunit *test)
 {
 	struct dmar_domain *domain = make_domain(test, 0);
+	int i;
 	u64 at;
 
-	for (at = 0; at < SZ_2M; at += SZ_4K)
-		map(test, domain, PLACE + at, SZ_4K);
-	unmap(test, domain, PLACE, SZ_2M);
-	KUNIT_EXPECT_EQ(test, nr_tables(domain), depth(domain) - 1);
-	KUNIT_EXPECT_NULL(test, domain->spare_tables[0]);
+	for (i = 0; i < 2; i++) {
+		for (at = 0; at < SZ_2M; at += SZ_4K)
+			map(test, domain, PLACE + at, SZ_4K);
+		KUNIT_EXPECT_EQ(test, page_private(leaf_table(domain, PLACE)),
+				i ? TABLE_NOTED : TABLE_UNKNOWN);
+		unmap(test, domain, PLACE, SZ_2M);
+		KUNIT_EXPECT_EQ(test, nr_tables(domain), depth(domain) - 1);
+		KUNIT_EXPECT_NULL(test, domain->spare_tables[0]);
+
+		left(test, domain, PLACE, PLACE, PLACE + SZ_2M - 1);
+		KUNIT_EXPECT_NOT_NULL(test, domain->spare_tables[0]);
+	}
+	free_domain(test, domain);
+}
+
+/* In a table that was spare before, only what is noted is looked at: so all must be. */
+static void tables_are_noted(struct kunit *test)
+{
+	struct dmar_domain *domain = make_domain(test, 0);
+	struct page *upper;
+	int i;
+
+	/* The table that maps PLACE in 2 MiB pages, unless there are tables below. */
+	left(test, domain, PLACE, PLACE, PLACE + SZ_1G - 1);
+	map(test, domain, PLACE, SZ_4K);
+	upper = upper_table(domain, PLACE);
+	KUNIT_EXPECT_EQ(test, page_private(upper), TABLE_NOTED);
+	KUNIT_EXPECT_EQ(test, upper->index, 1);
+	map(test, domain, PLACE + SZ_1G - SZ_4K, SZ_4K);
+	KUNIT_EXPECT_EQ(test, upper->index, 1 | BIT(BITS_PER_LONG - 1));
+	/* What was noted stays so until the table is empty, and is forgotten then. */
+	KUNIT_EXPECT_EQ(test, left(test, domain, PLACE + SZ_2M, PLACE + SZ_4K,
+				   PLACE + SZ_4M - 1), depth(domain) + 1);
+	KUNIT_EXPECT_EQ(test, upper->index, 1 | BIT(BITS_PER_LONG - 1));
+	unmap(test, domain, PLACE, SZ_4K);
+	unmap(test, domain, PLACE + SZ_1G - SZ_4K, SZ_4K);
+	free_tables(domain, PLACE, SZ_4K, PLACE, PLACE + SZ_1G - 1);
+	KUNIT_EXPECT_EQ(test, nr_tables(domain), depth(domain) - 2);
+	for (i = 0; i < 2; i++) {
+		KUNIT_ASSERT_NOT_NULL(test, domain->spare_tables[i]);
+		KUNIT_EXPECT_EQ(test, virt_to_page(domain->spare_tables[i])->index, 0);
+	}
 	free_domain(test, domain);
 }
 
@@ -470,11 +553,10 @@ static void large_page_over_a_kept_table(struct kunit *test)
 	map(test, domain, PLACE + SZ_64K, SZ_4K);
 	unmap(test, domain, PLACE + SZ_64K, SZ_4K);
 	flushes.table = leaf_table(domain, PLACE);
-	test->priv = &flushes;
-	kunit_activate_static_stub(test, cache_tag_flush_range, note_flush);
+	note_flushes(test, &flushes);
 	KUNIT_EXPECT_EQ(test, 0, iommu_map(&domain->domain, PLACE, SZ_4G, SZ_2M,
 					   IOMMU_READ, GFP_KERNEL));
-	kunit_deactivate_static_stub(test, cache_tag_flush_range);
+	note_no_flushes(test);
 	KUNIT_EXPECT_EQ(test, flushes.nr, 1);
 	KUNIT_EXPECT_EQ(test, flushes.start, PLACE);
 	KUNIT_EXPECT_FALSE(test, flushes.keeps_tables);
@@ -541,6 +623,7 @@ static struct kunit_case cases[] = {
 	KUNIT_CASE_PARAM(far_apart_is_flushed_apart, format_gen_params),
 	KUNIT_CASE_PARAM(spare_tables_are_used_after_the_flush, format_gen_params),
 	KUNIT_CASE_PARAM(only_empty_tables_are_spare, format_gen_params),
+	KUNIT_CASE_PARAM(tables_are_noted, format_gen_params),
 	KUNIT_CASE_PARAM(large_page_where_tables_were, format_gen_params),
 	KUNIT_CASE_PARAM(large_page_over_a_kept_table, format_gen_params),
 	KUNIT_CASE_PARAM(map_that_fails, format_gen_params),
