@@ -21,7 +21,7 @@
 /* So many folios are unmapped together, and so many or their pages mapped again */
 #define MIGRATE_RANGE		16
 #define MIGRATE_RANGE_PAGES	64
-/* As many page tables does migrate_pages(2) walk in one hold of mmap_lock */
+/* As many page tables do system calls walk in one hold of mmap_lock */
 #define MIGRATE_TABLES_PER_HOLD	8
 
 /**
