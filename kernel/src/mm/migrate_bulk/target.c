@@ -88,9 +88,9 @@ static unsigned long count_small(struct list_head *folios)
 /**
  * migrate_pages_stocked() - migrate folios, and allocate small ones in bulk
  * @folios: isolated folios; those that could not be moved remain
- * @get_new_folio: alloc_migration_target(), or what begins with it on the node
- *	of @mtc alone
- * @mtc: one node, and a mask that says whether the folios are movable
+ * @get_new_folio: alloc_migration_target(), or what begins on the node of @mtc
+ * @mtc: one node, or NUMA_NO_NODE where only @get_new_folio knows which; and a
+ *	mask that says whether the folios are movable
  * @mode: as in migrate_pages()
  * @reason: as in migrate_pages()
  * @nr_succeeded: as in migrate_pages()
@@ -107,7 +107,7 @@ int migrate_pages_stocked(struct list_head *folios, new_folio_t get_new_folio,
 		.mtc = mtc,
 		.gfp_mask = mtc->gfp_mask | __GFP_THISNODE,
 		.pages = LIST_HEAD_INIT(stock.pages),
-		.expected = count_small(folios),
+		.expected = mtc->nid == NUMA_NO_NODE ? 0 : count_small(folios),
 	};
 	int err;
 
