@@ -73,7 +73,7 @@ LOOPS = (
     Loop("vfio_4k", "VFIO, 4 KiB, one place", "-n 10000", 0, 1.5),
     Loop("vfio_4k_turns", "VFIO, 4 KiB, two places in turns", "-a -n 10000", 0, 1.5),
     Loop("vfio_4k_pass", "VFIO, 4 KiB, fresh addresses", "-s {gib}", 0, 1.5),
-    Loop("vfio_4k_random", "VFIO, 4 KiB, fresh addresses at random", "-o random -s {gib}", 0, None),
+    Loop("vfio_4k_random", "VFIO, 4 KiB, fresh addresses at random", "-o random -s {gib}", 0, 1.5),
     Loop("vfio_1g", "VFIO, 1 GiB of 4 KiB pages, one place", "-d 1048576 -n 3", 0, 1.5),
     Loop("vfio_1g_pass", "VFIO, 1 GiB of 4 KiB pages, fresh addresses", "-d 1048576 -s 4", 0, 1.5),
     Loop("iommufd_4k", "iommufd, 2 domains, 4 KiB, one place", "-n 10000", 0, 1.5),
