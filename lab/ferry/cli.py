@@ -16,6 +16,7 @@ from ferry import paths
 from ferry.commands import (
     bench,
     cost,
+    day,
     demo,
     iommu,
     kernel,
@@ -62,6 +63,7 @@ COMMANDS: tuple[Command, ...] = (
     tools,
     torture,
     mmtests,
+    day,
     test,
     lint,
 )

@@ -13,6 +13,8 @@ from collections.abc import Sequence
 from ferry import files, paths, proc
 from ferry.errors import CommandFailed, FerryError
 
+# Of the package debian-archive-keyring.
+KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
 APT_ENV = {"DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C"}
 
 
@@ -48,6 +50,18 @@ def _as_root(args: Sequence[str], names: Sequence[str]) -> list[str]:
     if subprocess.run(ask).returncode:
         raise FerryError(f"packages are missing and sudo refuses; {by_hand}")
     return ["sudo", "-n", "env", *(f"{k}={v}" for k, v in APT_ENV.items()), *args]
+
+
+def mirrors() -> list[str]:
+    """Address, suite and component of each of Debian's lists that the system uses."""
+    known = ["--format", "$(ORIGIN)|$(REPO_URI) $(RELEASE) $(COMPONENT)", "Created-By: Packages"]
+    lines = proc.output(["apt-get", "indextargets", *known], env=APT_ENV).splitlines()
+    found = [line.removeprefix("Debian|") for line in lines if line.startswith("Debian|")]
+    if not found:
+        raise FerryError(
+            "apt knows no mirror of Debian; check /etc/apt/sources.list, then run apt-get update"
+        )
+    return list(dict.fromkeys(found))
 
 
 def ensure(names: Sequence[str]) -> None:

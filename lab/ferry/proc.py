@@ -29,7 +29,7 @@ def die_with_parent(how: int = signal.SIGKILL) -> None:
     _libc.prctl(PR_SET_PDEATHSIG, how)
 
 
-def kill_group(child: subprocess.Popen[str], grace_s: float = TERM_GRACE_S) -> None:
+def kill_group(child: subprocess.Popen[str] | subprocess.Popen[bytes], grace_s: float = TERM_GRACE_S) -> None:
     """End a child that leads its own process group, and all that it started."""
     for sig in (signal.SIGTERM, signal.SIGKILL):
         try:

@@ -17,7 +17,7 @@ def test_apt_is_not_configured_for_the_system(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(proc, "output", lambda *args, **more: lines)
     options = emulator._apt_options(tmp_path)
     assert (tmp_path / "sources.list").read_text().splitlines() == [
-        f"deb-src [signed-by={emulator._KEYRING}] http://mirror/debian/ bookworm main"
+        f"deb-src [signed-by={packages.KEYRING}] http://mirror/debian/ bookworm main"
     ]
     assert f"Dir::State::Lists={tmp_path / 'lists'}" in options
     assert not [word for word in options if "/etc/apt" in word or "/var/lib/apt" in word]
@@ -26,7 +26,7 @@ def test_apt_is_not_configured_for_the_system(tmp_path: Path, monkeypatch: pytes
 def test_no_mirror_is_one_clear_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(proc, "output", lambda *args, **more: "")
     with pytest.raises(FerryError, match="apt knows no mirror of Debian"):
-        emulator._mirrors()
+        packages.mirrors()
 
 
 def test_no_network_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -34,7 +34,7 @@ def test_no_network_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         raise CommandFailed("no route", 100)
 
     monkeypatch.setattr(emulator, "PLACE", tmp_path)
-    monkeypatch.setattr(emulator, "_mirrors", lambda: ["http://mirror x main"])
+    monkeypatch.setattr(packages, "mirrors", lambda: ["http://mirror x main"])
     monkeypatch.setattr(proc, "run", fail)
     with pytest.raises(FerryError, match="cannot fetch the source of qemu; is there a network"):
         emulator._download(emulator.base())
@@ -45,7 +45,7 @@ def test_another_version_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         (tmp_path / "download/qemu_9.0-1.dsc").touch()
 
     monkeypatch.setattr(emulator, "PLACE", tmp_path)
-    monkeypatch.setattr(emulator, "_mirrors", lambda: ["http://mirror x main"])
+    monkeypatch.setattr(packages, "mirrors", lambda: ["http://mirror x main"])
     monkeypatch.setattr(proc, "run", fetch)
     with pytest.raises(
         FerryError, match=r"apt gave qemu_9.0-1.dsc for qemu, but the device is for 7.2: .*snapshot"

@@ -40,7 +40,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     verb.add_argument(
         "--config", metavar="FILE", help=f"start from this, or '{deb.DEBIAN}' (default: /boot/config-*)"
     )
-    verb.add_argument("--all-modules", action="store_true", help="not only the modules that are loaded now")
+    which = verb.add_mutually_exclusive_group()
+    which.add_argument("--all-modules", action="store_true", help="not only the modules that are loaded now")
+    which.add_argument(
+        "--modules", default=deb.LOADED, metavar="FILE",
+        help="those that this lists, such as lsmod of another machine (default: /proc/modules)",
+    )  # fmt: skip
     verb.add_argument("--with-tests", action="store_true", help="with softdma and the modules that test")
     verb.set_defaults(verb=_deb)
     examples(
@@ -100,6 +105,6 @@ def _check(args: argparse.Namespace) -> int:
 
 
 def _deb(args: argparse.Namespace) -> int:
-    for path in deb.build(deb.Choice(args.config, args.all_modules, args.with_tests)):
+    for path in deb.build(deb.Choice(args.config, args.all_modules, args.with_tests, args.modules)):
         print(path)
     return 0

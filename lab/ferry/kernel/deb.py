@@ -3,8 +3,8 @@
 
 The config is that of the running kernel (/boot/config-*), or another that is named, with Ferry and the
 drivers of DMA engines (kernel/config/operator.config), without debug information, cut down to the
-modules that are loaded. Where there is none, as in a container, it is the lab's: that one is for QEMU.
-What is left out is said before the build.
+modules that are loaded, or to those of a list. Where there is no config, as in a container, it is the
+lab's: that one is for QEMU. What is left out is said before the build.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ PACKAGES = (*kbuild.PACKAGES, "dpkg-dev", "debhelper", "rsync", "cpio", "fakeroo
 DEBIAN = "debian"
 DEBIAN_PACKAGE = "linux-config-6.12"
 DEBIAN_CONFIG = Path(f"/usr/src/{DEBIAN_PACKAGE}/config.amd64_none_amd64.xz")
+LOADED = "/proc/modules"
 
 # Debian's keys and certificates are not in its source package, and debug information makes a build
 # three times as long.
@@ -47,10 +48,13 @@ class Choice:
     config: str | None = None  # a file, or DEBIAN; None: the running kernel's
     all_modules: bool = False
     tests: bool = False  # with softdma and the modules that test
+    modules: str = LOADED  # a file that lists, one to a line, those to keep unless all are
 
 
-def build(choice: Choice) -> list[Path]:
-    """Make the packages; returns them."""
+def build(choice: Choice, target: Path = paths.OUT / "deb") -> list[Path]:
+    """Make the packages, into a folder; returns them."""
+    if not Path(choice.modules).is_file():
+        raise FerryError(f"no list of modules {choice.modules}; lsmod or /proc/modules of a machine is one")
     packages.ensure(PACKAGES)
     start = _start(choice.config)
     for line in left_out(choice, start):
@@ -61,13 +65,13 @@ def build(choice: Choice) -> list[Path]:
         source = series.checkout(tree.HERE)
         out = source / "out-ferry"
         out.mkdir(exist_ok=True)
-        modules = None if choice.all_modules else Path("/proc/modules")
+        modules = None if choice.all_modules else Path(choice.modules)
         configure(out, start, modules, tests=choice.tests)
         kbuild.make(out, "bzImage", "modules", title="build for the packages", on_line=kbuild.counter())
         for old in source.glob("linux-*.deb"):
             old.unlink()
         kbuild.make(out, "bindeb-pkg", title="make the packages")
-        return _collect(source)
+        return _collect(source, target)
 
 
 def left_out(choice: Choice, start: str | None) -> list[str]:
@@ -75,8 +79,10 @@ def left_out(choice: Choice, start: str | None) -> list[str]:
     lines = []
     if start and config.parse(start).get("CONFIG_DEBUG_INFO_BTF") == "y":
         lines.append("debug information, and with it BTF: BPF programs that relocate (CO-RE) will not load")
-    if start and not choice.all_modules:
+    if start and not choice.all_modules and choice.modules == LOADED:
         lines.append("modules that are not loaded now: plug in and mount what you need, or use --all-modules")
+    elif start and not choice.all_modules:
+        lines.append(f"modules that {choice.modules} does not list")
     if not choice.tests:
         lines.append("softdma and the test modules: --with-tests adds them")
     on = ", and it is on here" if _secure_boot() else ""
@@ -147,7 +153,8 @@ def _write(out: Path, text: str, options: Mapping[str, str]) -> None:
 
 def _lsmod(out: Path, modules: Path) -> Path:
     """What lsmod says of modules: localmodconfig reads the first column, after a heading."""
-    names = [line.split()[0] for line in (files.read(modules) or "").splitlines() if line]
+    lines = (files.read(modules) or "").splitlines()
+    names = [line.split()[0] for line in lines if line.strip() and not line.startswith("Module ")]
     listed = out / "ferry-lsmod"
     files.write(
         listed, "".join(f"{line}\n" for line in ("Module Size Used by", *(f"{n} 0 0" for n in names)))
@@ -155,9 +162,8 @@ def _lsmod(out: Path, modules: Path) -> Path:
     return listed
 
 
-def _collect(source: Path) -> list[Path]:
-    """Move image and headers to out/deb; the C library's headers stay Debian's own."""
-    target = paths.OUT / "deb"
+def _collect(source: Path, target: Path) -> list[Path]:
+    """Move image and headers to their folder; the C library's headers stay Debian's own."""
     target.mkdir(parents=True, exist_ok=True)
     made = [p for p in sorted(source.glob("linux-*.deb")) if not p.name.startswith("linux-libc-dev")]
     if not made:

@@ -41,7 +41,6 @@ PACKAGES = (
 )  # fmt: skip
 FIRMWARE_PACKAGES = ("qemu-system-data", "seabios")
 
-_KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
 # Debian's own Python runs Debian's meson, whatever else is in the user's PATH.
 _ENV = {"LC_ALL": "C", "PATH": f"/usr/lib/ccache:/usr/bin:{os.environ['PATH']}"}
 _STEP = re.compile(r"\[(\d+/\d+)\] (?:\S+ ){2,}?\S*?([\w.-]+)$")
@@ -165,7 +164,9 @@ def _apt_options(apt: Path) -> list[str]:
     for name in ("lists/partial", "cache/archives/partial"):
         (apt / name).mkdir(parents=True, exist_ok=True)
     listing = apt / "sources.list"
-    files.write(listing, "".join(f"deb-src [signed-by={_KEYRING}] {place}\n" for place in _mirrors()))
+    files.write(
+        listing, "".join(f"deb-src [signed-by={packages.KEYRING}] {place}\n" for place in packages.mirrors())
+    )
     setting = {
         "Dir::Etc::sourcelist": listing,
         "Dir::Etc::sourceparts": "/dev/null",
@@ -174,18 +175,6 @@ def _apt_options(apt: Path) -> list[str]:
         "APT::Sandbox::User": "root",
     }
     return [word for key, value in setting.items() for word in ("-o", f"{key}={value}")]
-
-
-def _mirrors() -> list[str]:
-    """Address, suite and component of each of Debian's lists that the system uses."""
-    known = ["--format", "$(ORIGIN)|$(REPO_URI) $(RELEASE) $(COMPONENT)", "Created-By: Packages"]
-    lines = proc.output(["apt-get", "indextargets", *known], env=packages.APT_ENV).splitlines()
-    found = [line.removeprefix("Debian|") for line in lines if line.startswith("Debian|")]
-    if not found:
-        raise FerryError(
-            "apt knows no mirror of Debian; check /etc/apt/sources.list, then run apt-get update"
-        )
-    return list(dict.fromkeys(found))
 
 
 def _own_files() -> list[Path]:

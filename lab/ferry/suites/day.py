@@ -1,0 +1,310 @@
+# SPDX-License-Identifier: GPL-2.0
+"""A first day with Ferry, as an operator has it: Debian 12, the packages, a reboot, a service that is moved,
+another reboot, measurements, and all of it removed again.
+
+Each step types what docs/operator.md says into a guest with Debian (vm/disk.py), and looks at what comes.
+A step that finds something wrong does not end the day: an operator would go on, too.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import Any
+
+from ferry import files, paths, tools
+from ferry.errors import FerryError
+from ferry.git import git
+from ferry.kernel import deb, tree
+from ferry.progress import Step
+from ferry.vm import disk, machine, qemu, serial
+from ferry.vm.machine import Machine
+
+# Emulated, a boot takes one to three minutes, and packages of a kernel as long.
+BOOT_S = 900.0
+LONG_S = 1800.0
+SETTINGS = {"target_us": "300", "inaccessible_enabled": "1"}
+# 32 MiB of values that differ, and a digest of all.
+KEYS = 8192
+FILL = (
+    f"redis-cli eval \"for i = 1, {KEYS} do redis.call('set', i, string.rep(i .. ' ', 700)) end"
+    " return redis.call('dbsize')\" 0"
+)
+DIGEST = (
+    f"redis-cli eval \"local sum = '' for i = 1, {KEYS} do"
+    " sum = redis.sha1hex(sum .. redis.call('get', i)) end return sum\" 0"
+)
+PID = "systemctl show --property MainPID --value redis-server"
+# There and back, because it may have begun on either node.
+MOVE = f"""ferryctl watch --interval 2 --count 60 >/run/watched 2>&1 &
+until [ -s /run/watched ]; do sleep 0.5; done
+for nodes in '0 1' '1 0' '0 1'; do migratepages $({PID}) $nodes || exit; done
+sleep 6
+kill $!
+cat /run/watched"""
+ON_NODES = f"numastat -p $({PID})"
+
+# What may differ in the end, and why that is nothing of Ferry's.
+ALLOWED = {
+    "file /var/lib/dpkg/*": "dpkg's own list and its backups; packages are compared one by one",
+    "file /var/lib/apt/*": "apt's own notes",
+    "file /var/lib/redis/*": "what the service keeps of its data",
+    "file /var/lib/systemd/*": "when timers ran, and a seed of random numbers",
+    "file /etc/ld.so.cache": "made anew by each package",
+    "file /boot/grub/grubenv": "written by each boot",
+}
+
+
+class Wrong(FerryError):
+    """A step did not find what there should be."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A step, what was wrong with it if anything was, and how long it took."""
+
+    step: str
+    wrong: str | None
+    seconds: float
+
+
+class Operator:
+    """Types commands, and writes down what came."""
+
+    def __init__(self, guest: serial.Guest, write: Callable[[str], None]) -> None:
+        self.guest, self.write = guest, write
+        self.kernels: list[str] = []
+        self.digest = ""
+
+    def do(self, command: str, timeout_s: float = serial.SHORT_S, *, fails: bool = False) -> str:
+        """What a command says. Raises Wrong unless it ends as it should."""
+        self.write(
+            "".join(f"{'$' if i == 0 else '>'} {line}\n" for i, line in enumerate(command.split("\n")))
+        )
+        said = self.guest.run(command, timeout_s)
+        text = said.text if said.text.endswith("\n") or not said.text else f"{said.text}\n"
+        self.write(text + (f"[exit status {said.status}]\n" if said.status else ""))
+        if bool(said.status) != fails:
+            raise Wrong(f"'{command.splitlines()[0]}' ended with status {said.status}: {_last(text)}")
+        return text
+
+    def booted(self, release: str, ferry: bool) -> None:
+        """Look at a machine that has just booted."""
+        self.kernels.append(release)
+        self.write(f"[booted {release}]\n")
+        if release.endswith("-ferry") != ferry:
+            raise Wrong(f"it booted {release}")
+        state = self.guest.run("systemctl is-system-running --wait", BOOT_S).text.strip()
+        self.write(f"$ systemctl is-system-running --wait\n{state}\n")
+        if state != "running":
+            failed = self.guest.run("systemctl --failed --no-legend --plain").text
+            self.write(f"$ systemctl --failed\n{failed}")
+            raise Wrong(f"the system is {state}: {_last(failed)}")
+
+    def reboot(self, *, ferry: bool) -> None:
+        """Into the kernel that the boot loader chooses."""
+        self.write("$ systemctl reboot\n")
+        self.booted(self.guest.reboot(BOOT_S), ferry)
+
+    def status(self) -> dict[str, Any]:
+        """Ferry's, as programs read it."""
+        found: dict[str, Any] = json.loads(self.do("ferryctl status --json"))
+        return found
+
+
+# --- the steps ---
+
+
+def debian(by: Operator) -> None:
+    """Debian's kernel, as installed"""
+    by.booted(by.guest.ready(BOOT_S), ferry=False)
+    by.do(f"mount LABEL={disk.STICK_LABEL} /mnt && cp -a /mnt/. /srv/ferry && umount /mnt", LONG_S)
+    by.do("mkdir -p out && lab/ferry/vm/guest/inventory.sh >out/before", LONG_S)
+    by.do("lsmod")
+
+
+def install(by: Operator) -> None:
+    """The packages are installed"""
+    by.do("apt install -y ./out/deb/ferry-tools_*.deb ./out/deb/linux-image-*.deb", LONG_S)
+    said = by.do("ferryctl status", fails=True)
+    if "is without Ferry" not in said:
+        raise Wrong(f"on Debian's kernel ferryctl says: {_last(said)}")
+
+
+def move(by: Operator) -> None:
+    """A running service is moved on Ferry's kernel"""
+    by.reboot(ferry=True)
+    by.do("ferryctl status")
+    by.do("ferryctl use mtcopy --save")
+    by.do(f"ferryctl set {' '.join(f'{name}={value}' for name, value in SETTINGS.items())} --save")
+    by.do(FILL, LONG_S)
+    pid, digest = by.do(PID), by.do(DIGEST, LONG_S)
+    by.do(ON_NODES)
+    before = by.status()
+    watched = by.do(MOVE, LONG_S)
+    after = by.status()
+    by.do(ON_NODES)
+    by.do("ferryctl status")
+    if (by.do(PID), by.do(DIGEST, LONG_S)) != (pid, digest):
+        raise Wrong("redis-server is another, or its data is")
+    grown = after["engines"]["mtcopy"]["folios"] - before["engines"].get("mtcopy", {}).get("folios", 0)
+    if grown <= 0 or after["stats"]["folios"] <= before["stats"]["folios"]:
+        raise Wrong(f"mtcopy moved {grown} folios")
+    if not seen(watched):
+        raise Wrong("ferryctl watch saw no folio that mtcopy moved")
+    if not sum(after["inaccessible_us"].values()):
+        raise Wrong("no inaccessible time was measured")
+
+
+def remember(by: Operator) -> None:
+    """After a reboot the settings are there"""
+    by.reboot(ferry=True)
+    by.do("systemctl is-active ferry")
+    found = by.status()
+    have = {"engine": found["active"]} | {name: found["settings"][name] for name in SETTINGS}
+    if have != {"engine": "mtcopy"} | SETTINGS:
+        raise Wrong(f"after a reboot there is {have}")
+
+
+def measure(by: Operator) -> None:
+    """The machine is measured"""
+    before = by.status()
+    by.do("migbench --folio 2M --bytes 64M --runs 3 --latency", LONG_S)
+    by.do("./ferry table v5-throughput --here --quick", LONG_S)
+    after = by.status()
+    if (after["active"], after["settings"]) != (before["active"], before["settings"]):
+        raise Wrong(f"measuring left {after['active']}, {after['settings']}")
+
+
+def remove(by: Operator) -> None:
+    """All is removed, and nothing is left"""
+    by.do("ferryctl use none")
+    by.do("apt purge -y ferry-tools", LONG_S)
+    by.do("apt purge -y linux-image-$(uname -r)", LONG_S)
+    by.reboot(ferry=False)
+    by.do("lab/ferry/vm/guest/inventory.sh >out/after", LONG_S)
+    found = left(by.do("diff out/before out/after | grep '^[<>]'; true"))
+    if found:
+        raise Wrong(f"{len(found)} things differ: {'; '.join(found)}")
+
+
+STEPS: tuple[Callable[[Operator], None], ...] = (debian, install, move, remember, measure, remove)
+# What is left to do for a guest that is lost.
+NOT_TRIED = "not tried"
+
+
+def seen(watched: str) -> int:
+    """How many folios ferryctl watch has shown with mtcopy active."""
+    counts = re.findall(r"^engine mtcopy: .* calls, ([\d,]+) folios", watched, re.MULTILINE)
+    return sum(int(count.replace(",", "")) for count in counts)
+
+
+def left(differences: str) -> list[str]:
+    """What two inventories have not in common and should: "KIND NAME", each with what became of it."""
+    sides: dict[str, set[str]] = {}
+    for line in differences.splitlines():
+        side, kind, name, *_ = line.split(" ")
+        sides.setdefault(f"{kind} {name}", set()).add(side)
+    words = {frozenset("<"): "gone", frozenset(">"): "new", frozenset("<>"): "changed"}
+    return [
+        f"{what} {words[frozenset(found)]}"
+        for what, found in sorted(sides.items())
+        if not any(fnmatch(what, pattern) for pattern in ALLOWED)
+    ]
+
+
+def _last(text: str) -> str:
+    return (text.strip().splitlines() or ["nothing"])[-1]
+
+
+# --- what it takes ---
+
+
+def where(cpus: int) -> Machine:
+    """Two nodes. One CPU needs no emulator but Debian's."""
+    program = ("qemu-system-x86_64",) if cpus == 1 else ()
+    row = Machine("day", node_mib=1024, program=program).with_cpus(cpus)
+    return row.fitted(machine.available_mib())
+
+
+def kernel() -> list[Path]:
+    """The packages of a kernel with the modules that the guest has a use for; kept while nothing changes."""
+    place = paths.BUILD / "debian/kernel"
+    listed = paths.BUILD / "debian/modules"
+    files.write(listed, "".join(f"{name}\n" for name in disk.MODULES))
+    source = tree.assemble_current()
+    configs = sorted((paths.KERNEL / "config").glob("*.config"))
+    wanted = files.digest(tree.fingerprint(source, tree.HERE), Path(deb.__file__), listed, *configs)
+    with files.locked(paths.BUILD / "debian/kernel.lock"):
+        if files.read(place / "key") != wanted:
+            shutil.rmtree(place, ignore_errors=True)
+            deb.build(deb.Choice(deb.DEBIAN, modules=str(listed)), place)
+            files.write(place / "key", wanted)
+    return sorted(place.glob("linux-image-*.deb"))
+
+
+def checkout(folder: Path, debs: Iterable[Path]) -> None:
+    """A clone of this one as its files are now, and the packages where make deb puts them."""
+    git(paths.ROOT, "clone", "-q", "--no-hardlinks", str(paths.ROOT), str(folder))
+    for name in git(paths.ROOT, "ls-files", "-z", "-co", "--exclude-standard").split("\0"):
+        if name and (paths.ROOT / name).is_file():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(paths.ROOT / name, folder / name)
+    (folder / "out/deb").mkdir(parents=True)
+    for path in debs:
+        shutil.copy(path, folder / "out/deb")
+
+
+def run(where: Machine, kvm: bool, write: Callable[[str], None]) -> tuple[list[Outcome], list[str]]:
+    """The whole day; write gets its transcript. Returns how each step went, and the kernels that booted."""
+    image, debs = disk.image(), [tools.build(), *kernel()]
+    with tempfile.TemporaryDirectory(prefix="day-", dir=paths.BUILD) as name:
+        folder = Path(name)
+        checkout(folder / "checkout", debs)
+        stick = folder / "stick.img"
+        disk.stick(folder / "checkout", stick)
+        shutil.rmtree(folder / "checkout")
+        drives = [*serial.drive(image, keep=False), *serial.drive(stick, keep=False)]
+        with serial.Guest(where, drives, name="day", kvm=kvm) as guest:
+            by = Operator(guest, write)
+            outcomes = follow(by)
+            return outcomes, by.kernels
+
+
+def follow(by: Operator) -> list[Outcome]:
+    """Go through the steps; those after the loss of the guest are not tried."""
+    outcomes: list[Outcome] = []
+    lost = False
+    for number, step in enumerate(STEPS, start=1):
+        title = (step.__doc__ or "").strip()
+        begin, wrong = time.monotonic(), NOT_TRIED if lost else None
+        if not lost:
+            by.write(f"\n=== {number}. {title}\n")
+            with Step(f"{number}. {title}") as shown:
+                by.guest.on_output = shown.update
+                wrong = _tried(step, by)
+            lost = by.guest.lost
+        outcomes.append(Outcome(title, wrong, time.monotonic() - begin))
+    complaints = by.guest.complaints("-ferry")
+    outcomes.append(Outcome("Ferry's kernel never complained", "; ".join(complaints) or None, 0.0))
+    return outcomes
+
+
+def _tried(step: Callable[[Operator], None], by: Operator) -> str | None:
+    """What was wrong."""
+    try:
+        step(by)
+    except (Wrong, qemu.LostVM) as err:
+        by.write(f"WRONG: {err}\n")
+        return str(err)
+    except (ValueError, KeyError) as err:
+        by.write(f"WRONG: what ferryctl says is not as documented: {err!r}\n")
+        return f"what ferryctl says is not as documented: {err!r}"
+    return None

@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: GPL-2.0
+"""A guest that boots from its own disk, may reboot as often as it likes, and does what it is told.
+
+Commands and what they say go over its second serial port, to guest/operator.sh; its console goes to a file.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import re
+import selectors
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+
+from ferry import paths, proc
+from ferry.vm import console, qemu
+from ferry.vm.machine import Machine
+
+CONSOLE_TAIL = 15
+SHORT_S = 60.0
+_BOOT = re.compile(r"^\[ *0\.0+\] Linux version (\S+)", re.MULTILINE)
+_READY = re.compile(r"\x1eready (\S+)\n")
+_ENDED = re.compile(r"\x1eexit (\d+)\n")
+
+
+@dataclass(frozen=True)
+class Said:
+    """A command's exit status, and what it wrote."""
+
+    status: int
+    text: str
+
+
+def drive(image: Path, *, keep: bool) -> list[str]:
+    """A disk of the guest's; unless it is to keep what is written, that goes when QEMU ends."""
+    kept = "off" if keep else "on"
+    return ["-drive", f"file={image},format=raw,if=virtio,cache=unsafe,snapshot={kept}"]
+
+
+class Guest:
+    """One QEMU from power on to power off. with Guest(...) as guest: guest.ready(); guest.run("uname -r")"""
+
+    def __init__(self, where: Machine, more: Sequence[str], *, name: str, kvm: bool = False) -> None:
+        self._where, self._more, self._kvm = where, more, kvm
+        self._heard = ""
+        self.on_output: Callable[[str], object] = lambda text: None
+        self.lost = False
+        self.console = paths.LOGS / f"{name}.log"
+
+    def __enter__(self) -> Guest:
+        qemu.ensure_emulator(self._where, self._kvm)
+        self.console.parent.mkdir(parents=True, exist_ok=True)
+        # Where QEMU keeps what is written to a snapshot.
+        self._folder = tempfile.TemporaryDirectory(prefix=qemu.FOLDER_PREFIX, dir=paths.BUILD)
+        self._child = subprocess.Popen(
+            self._command(),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=(Path(self._folder.name) / "emulator").open("wb"),
+            env={**os.environ, "TMPDIR": self._folder.name},
+            process_group=0,
+            preexec_fn=proc.die_with_parent,
+        )
+        assert self._child.stdout
+        os.set_blocking(self._child.stdout.fileno(), False)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        proc.kill_group(self._child)
+        self._folder.cleanup()
+
+    def _command(self) -> list[str]:
+        return [
+            *(*self._where.command(self._kvm), "-nodefaults", "-no-user-config", "-display", "none"),
+            *("-smp", self._where.smp, "-m", self._where.memory, *self._where.qemu_args(self._kvm)),
+            *("-device", "virtio-rng-pci", "-chardev", f"file,id=console,path={self.console}"),
+            *("-chardev", "stdio,id=operator,signal=off"),
+            *("-serial", "chardev:console", "-serial", "chardev:operator", *self._more),
+        ]
+
+    def ready(self, timeout_s: float) -> str:
+        """Wait until it can be told something; returns the release of its kernel."""
+        return self._until(_READY, timeout_s)[1]
+
+    def run(self, command: str, timeout_s: float = SHORT_S) -> Said:
+        """Let its shell run a command. Raises LostVM if that does not end in time."""
+        self._tell(command)
+        self._heard = ""
+        ended = self._until(_ENDED, timeout_s)
+        return Said(int(ended[1]), ended.string[: ended.start()])
+
+    def reboot(self, timeout_s: float) -> str:
+        """Let it shut down and boot what its disk says; returns the release of that kernel."""
+        self._tell("systemctl reboot")
+        return self.ready(timeout_s)
+
+    def power_off(self, timeout_s: float) -> None:
+        """Let it shut down. Raises LostVM if that takes longer."""
+        self._tell("systemctl poweroff")
+        try:
+            self._child.wait(timeout_s)
+        except subprocess.TimeoutExpired as err:
+            raise self._lost("did not power off", timeout_s) from err
+
+    def complaints(self, suffix: str) -> list[str]:
+        """What those of its kernels have complained about whose releases end like this."""
+        boots = _BOOT.split(self._log())
+        pairs = zip(boots[1::2], boots[2::2], strict=True)
+        return [
+            found for release, log in pairs if release.endswith(suffix) for found in console.findings(log)
+        ]
+
+    def _tell(self, command: str) -> None:
+        assert self._child.stdin
+        try:
+            self._child.stdin.write(base64.b64encode(command.encode()) + b"\n")
+            self._child.stdin.flush()
+        except BrokenPipeError as err:
+            raise self._lost("is gone", 0) from err
+
+    def _until(self, mark: re.Pattern[str], timeout_s: float) -> re.Match[str]:
+        """Read until it says what is waited for; what came before is passed on as it comes."""
+        assert self._child.stdout
+        until = time.monotonic() + timeout_s
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._child.stdout, selectors.EVENT_READ)
+            while True:
+                if found := mark.search(self._heard):
+                    self._heard = self._heard[found.end() :]
+                    return found
+                if not selector.select(max(0.0, until - time.monotonic())):
+                    raise self._lost("said nothing of its end", timeout_s)
+                data = self._child.stdout.read()
+                if data == b"":
+                    raise self._lost("ended", timeout_s)
+                text = (data or b"").decode(errors="replace")
+                self._heard += text
+                self.on_output(text)
+
+    def _lost(self, what: str, timeout_s: float) -> qemu.LostVM:
+        self.lost = True
+        tail = "".join(f"\n  | {line}" for line in self._log().splitlines()[-CONSOLE_TAIL:])
+        return qemu.LostVM(f"the guest {what} ({timeout_s:.0f} s); {self.console} ends with:{tail}")
+
+    def _log(self) -> str:
+        said = Path(self._folder.name, "emulator")
+        return "".join(
+            path.read_text(errors="replace").replace("\r", "")
+            for path in (self.console, said)
+            if path.exists()
+        )
