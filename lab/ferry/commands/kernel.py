@@ -38,7 +38,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
     verb = verbs.add_parser("deb", help="make Debian packages of a kernel with Ferry, into out/deb")
     verb.add_argument(
-        "--config", metavar="FILE", help=f"start from this, or '{deb.DEBIAN}' (default: /boot/config-*)"
+        "--config",
+        metavar="FILE",
+        help=f"start from this, or '{deb.DEBIAN}', or '{deb.CLOUD}' for virtual machines "
+        "(default: /boot/config-*)",
     )
     which = verb.add_mutually_exclusive_group()
     which.add_argument("--all-modules", action="store_true", help="not only the modules that are loaded now")

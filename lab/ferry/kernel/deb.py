@@ -22,10 +22,13 @@ from ferry.kernel import config, kbuild, series, tree
 from ferry.progress import note
 
 PACKAGES = (*kbuild.PACKAGES, "dpkg-dev", "debhelper", "rsync", "cpio", "fakeroot")
-# What --config may say instead of a file: the kernel that Debian ships.
-DEBIAN = "debian"
+# What --config may say instead of a file: the kernels that Debian ships, the second for virtual machines.
+DEBIAN, CLOUD = "debian", "debian-cloud"
 DEBIAN_PACKAGE = "linux-config-6.12"
-DEBIAN_CONFIG = Path(f"/usr/src/{DEBIAN_PACKAGE}/config.amd64_none_amd64.xz")
+DEBIAN_CONFIGS = {
+    DEBIAN: Path(f"/usr/src/{DEBIAN_PACKAGE}/config.amd64_none_amd64.xz"),
+    CLOUD: Path(f"/usr/src/{DEBIAN_PACKAGE}/config.amd64_none_cloud-amd64.xz"),
+}
 LOADED = "/proc/modules"
 
 # Debian's keys and certificates are not in its source package, and debug information makes a build
@@ -45,7 +48,7 @@ _OVERRIDES = {
 class Choice:
     """What kernel it is to be."""
 
-    config: str | None = None  # a file, or DEBIAN; None: the running kernel's
+    config: str | None = None  # a file, or one of DEBIAN_CONFIGS; None: the running kernel's
     all_modules: bool = False
     tests: bool = False  # with softdma and the modules that test
     modules: str = LOADED  # a file that lists, one to a line, those to keep unless all are
@@ -99,9 +102,9 @@ def _secure_boot(folder: Path = Path("/sys/firmware/efi/efivars")) -> bool:
 
 def _start(given: str | None) -> str | None:
     """The config to start from; None: the lab's."""
-    if given == DEBIAN:
+    if given in DEBIAN_CONFIGS:
         packages.ensure([DEBIAN_PACKAGE])
-        return read(DEBIAN_CONFIG)
+        return read(DEBIAN_CONFIGS[given])
     if given:
         if not Path(given).is_file():
             raise FerryError(f"no config {given}; name a file like /boot/config-6.12.0, or '{DEBIAN}'")

@@ -119,6 +119,9 @@ class Operator:
         return found
 
 
+DayStep = Callable[[Operator], None]
+
+
 # --- the steps ---
 
 
@@ -195,7 +198,7 @@ def remove(by: Operator) -> None:
         raise Wrong(f"{len(found)} things differ: {'; '.join(found)}")
 
 
-STEPS: tuple[Callable[[Operator], None], ...] = (debian, install, move, remember, measure, remove)
+STEPS: tuple[DayStep, ...] = (debian, install, move, remember, measure, remove)
 # What is left to do for a guest that is lost.
 NOT_TRIED = "not tried"
 
@@ -297,7 +300,7 @@ def follow(by: Operator) -> list[Outcome]:
     return outcomes
 
 
-def _tried(step: Callable[[Operator], None], by: Operator) -> str | None:
+def _tried(step: DayStep, by: Operator) -> str | None:
     """What was wrong."""
     try:
         step(by)

@@ -2,12 +2,11 @@
 # SPDX-License-Identifier: GPL-2.0
 # In a Debian guest: runs each line that comes over the serial port, encoded, and says how it ended.
 # A record separator begins each line of its own; commands do not write any.
-stty raw -echo
+[ -t 0 ] && stty raw -echo
 export HOME=/root LC_ALL=C.UTF-8 DEBIAN_FRONTEND=noninteractive
-cd /srv/ferry || exit
+cd "${1:-/srv/ferry}" || exit
 printf '\036ready %s\n' "$(uname -r)"
 while read -r line; do
-	base64 -d <<<"$line" >/run/operator
-	bash /run/operator </dev/null 2>&1
+	bash -c "$(base64 -d <<<"$line")" </dev/null 2>&1
 	printf '\036exit %d\n' $?
 done

@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: GPL-2.0
+"""The first day without its guest: what counts as left over, what a failed step does, how a guest is told."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ferry import paths
+from ferry.errors import FerryError, UsageError
+from ferry.suites import day
+from ferry.vm import disk, qemu, serial
+from ferry.vm.machine import Machine
+
+DIFFERENCES = """\
+< file /usr/bin/x 755 0:0 10 1700000000
+> file /usr/bin/x 755 0:0 11 1700000001
+> file /etc/ferry.conf f 644 0:0
+< package zstd 1.5 ii
+< file /var/lib/dpkg/status 644 0:0 10 1700000000
+> file /var/lib/dpkg/status 644 0:0 12 1700000009
+"""
+
+
+def test_what_is_left_is_named_with_what_became_of_it() -> None:
+    assert day.left(DIFFERENCES) == [
+        "file /etc/ferry.conf new", "file /usr/bin/x changed", "package zstd gone"
+    ]  # fmt: skip
+    assert day.left("") == []
+
+
+def test_nothing_of_ferrys_may_be_left() -> None:
+    for name in (
+        "file /lib/modules/6.12-ferry", "content /boot/grub/grub.cfg", "file /etc/ferry.conf",
+        "unit ferry.service", "package ferry-tools", "content /etc/modules", "module mtcopy",
+    ):  # fmt: skip
+        assert day.left(f"> {name} x\n") == [f"{name} new"]
+
+
+def test_what_watch_shows_is_counted() -> None:
+    text = "engine none: 9 calls, 9 folios   \nengine mtcopy: 2 calls, 1,024 folios   mtcopy 0.10 GB/s\n"
+    assert day.seen(text) == 1024
+    assert day.seen("engine none: 2 calls, 7 folios") == 0
+
+
+FAKE = """\
+#!/bin/sh
+# Stands for QEMU: its stdio is the serial port of the operator.
+{before}
+exec bash {operator} /
+"""
+
+
+@pytest.fixture
+def build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(paths, "BUILD", tmp_path)
+    return tmp_path
+
+
+def _guest(folder: Path, before: str = "") -> serial.Guest:
+    fake = folder / "qemu"
+    fake.write_text(FAKE.format(before=before, operator=qemu.GUEST / "operator.sh"))
+    fake.chmod(0o755)
+    return serial.Guest(Machine("day", program=(str(fake),)), [], name="day")
+
+
+@pytest.fixture
+def guest(build: Path) -> Iterator[serial.Guest]:
+    with _guest(build) as made:
+        assert made.ready(10.0) == platform.release()
+        yield made
+
+
+def test_a_guest_does_what_it_is_told(guest: serial.Guest) -> None:
+    assert guest.run("echo one; echo 'two  words' >&2; exit 3") == serial.Said(3, "one\ntwo  words\n")
+    assert guest.run("printf '%s' 'no newline'; pwd >/dev/null") == serial.Said(0, "no newline")
+    assert guest.run("cat; for i in 1 2\ndo echo $i; done") == serial.Said(0, "1\n2\n")
+
+
+def test_a_guest_that_takes_too_long_is_lost(guest: serial.Guest) -> None:
+    with pytest.raises(qemu.LostVM, match="said nothing of its end"):
+        guest.run("sleep 30", 0.2)
+    assert guest.lost
+
+
+def test_a_guest_that_ends_is_lost_and_its_last_words_are_shown(build: Path) -> None:
+    with _guest(build, "echo no such disk >&2; exit 1") as guest, pytest.raises(qemu.LostVM) as caught:
+        guest.ready(10.0)
+    assert "no such disk" in str(caught.value)
+    assert not [path for path in build.iterdir() if path.is_dir() and path.name.startswith("vm-")]
+
+
+def test_complaints_are_those_of_ferrys_kernel(guest: serial.Guest) -> None:
+    guest.console.write_text(
+        "[    0.000000] Linux version 6.1.0-cloud (debian) 1\n[    1.0] WARNING: CPU: 0 PID: 1 at theirs\n"
+        "[    0.000000] Linux version 6.12.1-ferry (root) 2\n[    1.0] WARNING: CPU: 0 PID: 1 at ours\n"
+    )
+    assert guest.complaints("-ferry") == ["[boot] WARNING: CPU: 0 PID: 1 at ours"]
+
+
+# --- the steps ---
+
+
+def _follow(
+    guest: serial.Guest, monkeypatch: pytest.MonkeyPatch, *steps: str
+) -> tuple[list[day.Outcome], str]:
+    """Steps of one command each, with its output as their title."""
+    said: list[str] = []
+
+    def step(command: str) -> day.DayStep:
+        def run(by: day.Operator) -> None:
+            by.do(command, 0.5)
+
+        run.__doc__ = f"It says {command}"
+        return run
+
+    monkeypatch.setattr(day, "STEPS", tuple(step(command) for command in steps))
+    return day.follow(day.Operator(guest, said.append)), "".join(said)
+
+
+def test_a_failed_step_does_not_end_the_day(guest: serial.Guest, monkeypatch: pytest.MonkeyPatch) -> None:
+    outcomes, said = _follow(guest, monkeypatch, "echo bad; false", "echo good")
+    assert [each.wrong for each in outcomes] == ["'echo bad; false' ended with status 1: bad", None, None]
+    assert "=== 1. It says echo bad; false\n$ echo bad; false\nbad\n[exit status 1]\nWRONG: " in said
+    assert said.endswith("=== 2. It says echo good\n$ echo good\ngood\n")
+
+
+def test_after_the_loss_of_the_guest_nothing_is_tried(
+    guest: serial.Guest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outcomes, _ = _follow(guest, monkeypatch, "sleep 30", "true")
+    assert "said nothing of its end" in (outcomes[0].wrong or "")
+    assert outcomes[1].wrong == day.NOT_TRIED
+
+
+# --- what it is made of ---
+
+
+def test_a_disk_needs_root(monkeypatch: pytest.MonkeyPatch, build: Path) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    with pytest.raises(FerryError, match="needs root"):
+        disk._make(build / "disk.img")
+
+
+@pytest.mark.parametrize("cpus", [0, 65])
+def test_a_machine_that_cannot_be_is_refused(cpus: int) -> None:
+    with pytest.raises(UsageError, match=f"{cpus} CPUs"):
+        day.where(cpus)
+
+
+def test_one_cpu_needs_no_emulator_of_the_labs() -> None:
+    assert not day.where(1).needs_own_emulator(kvm=False)
+    assert day.where(2).needs_own_emulator(kvm=False)
+    assert (day.where(1).nodes, day.where(2).nodes) == (2, 2)
