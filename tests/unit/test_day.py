@@ -155,3 +155,19 @@ def test_one_cpu_needs_no_emulator_of_the_labs() -> None:
     assert not day.where(1).needs_own_emulator(kvm=False)
     assert day.where(2).needs_own_emulator(kvm=False)
     assert (day.where(1).nodes, day.where(2).nodes) == (2, 2)
+
+
+def test_packages_that_were_made_are_taken(tmp_path: Path) -> None:
+    names = ("ferry-tools_1.0_amd64.deb", "linux-image-6.12.1-ferry_6.12.1-1_amd64.deb")
+    for name in (*names, "linux-headers-6.12.1-ferry_6.12.1-1_amd64.deb"):
+        (tmp_path / name).touch()
+    assert [path.name for path in day.given(tmp_path)] == list(names)
+    (tmp_path / "linux-image-6.12.2-ferry_6.12.2-1_amd64.deb").touch()
+    with pytest.raises(UsageError, match="has 2 packages linux-image"):
+        day.given(tmp_path)
+    with pytest.raises(UsageError, match="has 0 packages ferry-tools"):
+        day.given(tmp_path / "nosuch")
+
+
+def test_the_kernel_has_what_the_guest_has_loaded() -> None:
+    assert {"ext4", "virtio_blk", "virtio_pci"} <= set(disk.MODULES)

@@ -20,6 +20,7 @@ DEBIANS = "CONFIG_DEBUG_INFO_BTF=y\nCONFIG_INTEL_IOMMU=y\n"
     [
         (Choice(), DEBIANS, ("BTF", "--all-modules", "--with-tests", "Secure Boot")),
         (Choice(all_modules=True, tests=True), DEBIANS, ("BTF", "Secure Boot")),
+        (Choice(modules="/list"), DEBIANS, ("BTF", "/list does not list", "--with-tests", "Secure Boot")),
         (Choice(), None, ("--with-tests", "Secure Boot")),
     ],
 )
@@ -52,3 +53,18 @@ def test_a_compressed_config_is_read(tmp_path: Path) -> None:
 def test_a_config_that_is_not_there_is_named() -> None:
     with pytest.raises(FerryError, match=r"no config /nosuch; .*'debian'"):
         deb._start("/nosuch")
+
+
+def test_a_list_of_modules_that_is_not_there_is_named() -> None:
+    with pytest.raises(FerryError, match="no list of modules /nosuch; lsmod"):
+        deb.build(Choice(modules="/nosuch"))
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["ext4 1 0 - Live 0x0\nnvme 1 0\n", "Module  Size  Used by\next4 1 0\nnvme 2 1 ext4\n", "ext4\n\nnvme\n"],
+)
+def test_modules_are_read_as_proc_and_lsmod_have_them(tmp_path: Path, text: str) -> None:
+    (tmp_path / "modules").write_text(text)
+    listed = deb._lsmod(tmp_path, tmp_path / "modules").read_text().splitlines()
+    assert listed == ["Module Size Used by", "ext4 0 0", "nvme 0 0"]

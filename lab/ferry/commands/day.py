@@ -25,6 +25,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The guest, and where to write."""
     parser.add_argument("--cpus", type=int, default=2, metavar="N", help="of the guest (default: 2)")
     parser.add_argument("--kvm", action="store_true", help="use /dev/kvm; default: emulate (TCG)")
+    parser.add_argument(
+        "--debs", type=Path, metavar="DIR",
+        help="install the packages of this folder, as make deb leaves them in out/deb (default: make some)",
+    )  # fmt: skip
     parser.add_argument("--json", metavar="FILE", help="where to write JSON (default: out/day.json)")
     parser.add_argument(
         "--log", metavar="FILE", help="and all that was typed and said (default: out/day.log)"
@@ -36,11 +40,12 @@ def run(args: argparse.Namespace) -> int:
     where = day.where(args.cpus)
     if args.kvm and not qemu.KVM.exists():
         raise UsageError(f"{qemu.KVM} is missing: leave out --kvm")
+    made = day.given(args.debs) if args.debs else ()
     log, result = Path(args.log or LOG), Path(args.json or JSON)
     for path in (log, result):
         report.check_writable(path)
     with log.open("w") as file:
-        outcomes, kernels = day.run(where, args.kvm, lambda text: _write(text, file))
+        outcomes, kernels = day.run(where, args.kvm, lambda text: _write(text, file), made)
         table = _table(outcomes)
         report.show(table, file)
     report.show(table)

@@ -22,7 +22,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """How much is tested, and anything that pytest understands."""
     much = parser.add_mutually_exclusive_group()
     much.add_argument("--unit", action="store_true", help="only the tests that need no VM and no kernel")
-    much.add_argument("--long", action="store_true", help="also under KCSAN, and folios one by one")
+    much.add_argument(
+        "--long", action="store_true", help="also under KCSAN, folios one by one, and a first day"
+    )
     parser.set_defaults(takes_rest=True, develops=True)
 
 

@@ -56,7 +56,7 @@ class Choice:
 
 def build(choice: Choice, target: Path = paths.OUT / "deb") -> list[Path]:
     """Make the packages, into a folder; returns them."""
-    if not Path(choice.modules).is_file():
+    if choice.modules != LOADED and not Path(choice.modules).is_file():
         raise FerryError(f"no list of modules {choice.modules}; lsmod or /proc/modules of a machine is one")
     packages.ensure(PACKAGES)
     start = _start(choice.config)

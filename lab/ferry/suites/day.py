@@ -13,14 +13,14 @@ import re
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
 from ferry import files, paths, tools
-from ferry.errors import FerryError
+from ferry.errors import FerryError, UsageError
 from ferry.git import git
 from ferry.kernel import deb, tree
 from ferry.progress import Step
@@ -248,9 +248,18 @@ def kernel() -> list[Path]:
     with files.locked(paths.BUILD / "debian/kernel.lock"):
         if files.read(place / "key") != wanted:
             shutil.rmtree(place, ignore_errors=True)
-            deb.build(deb.Choice(deb.DEBIAN, modules=str(listed)), place)
+            deb.build(deb.Choice(deb.CLOUD, modules=str(listed)), place)
             files.write(place / "key", wanted)
     return sorted(place.glob("linux-image-*.deb"))
+
+
+def given(folder: Path) -> list[Path]:
+    """The packages that somebody has made, in a folder such as out/deb. Raises UsageError."""
+    found = [sorted(folder.glob(name)) for name in ("ferry-tools_*.deb", "linux-image-*-ferry_*.deb")]
+    for kind, here in zip(("ferry-tools", "linux-image-*-ferry"), found, strict=True):
+        if len(here) != 1:
+            raise UsageError(f"{folder} has {len(here)} packages {kind}, and it takes one: see make deb")
+    return [each for here in found for each in here]
 
 
 def checkout(folder: Path, debs: Iterable[Path]) -> None:
@@ -265,9 +274,14 @@ def checkout(folder: Path, debs: Iterable[Path]) -> None:
         shutil.copy(path, folder / "out/deb")
 
 
-def run(where: Machine, kvm: bool, write: Callable[[str], None]) -> tuple[list[Outcome], list[str]]:
-    """The whole day; write gets its transcript. Returns how each step went, and the kernels that booted."""
-    image, debs = disk.image(), [tools.build(), *kernel()]
+def run(
+    where: Machine, kvm: bool, write: Callable[[str], None], made: Sequence[Path] = ()
+) -> tuple[list[Outcome], list[str]]:
+    """The whole day, with packages that were made or are made now; write gets its transcript.
+
+    Returns how each step went, and the kernels that booted.
+    """
+    image, debs = disk.image(), made or [tools.build(), *kernel()]
     with tempfile.TemporaryDirectory(prefix="day-", dir=paths.BUILD) as name:
         folder = Path(name)
         checkout(folder / "checkout", debs)

@@ -14,4 +14,4 @@ find / -xdev \( "${kept[@]}" \) -prune \
 find /etc /boot -type f -exec sha256sum {} + | awk '{ print "content", $2, $1 }'
 dpkg-query -W -f 'package ${Package} ${Version} ${db:Status-Abbrev}\n'
 systemctl list-unit-files --no-legend --no-pager | awk '{ print "unit", $1, $2 }'
-awk '{ print "module", $1 }' /proc/modules
+awk '{ print "module", $1 }' /proc/modules | sort

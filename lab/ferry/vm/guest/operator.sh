@@ -7,6 +7,7 @@ export HOME=/root LC_ALL=C.UTF-8 DEBIAN_FRONTEND=noninteractive
 cd "${1:-/srv/ferry}" || exit
 printf '\036ready %s\n' "$(uname -r)"
 while read -r line; do
-	bash -c "$(base64 -d <<<"$line")" </dev/null 2>&1
-	printf '\036exit %d\n' $?
+	# A pipe: to a terminal apt draws its progress.
+	bash -c "$(base64 -d <<<"$line")" </dev/null 2>&1 | cat
+	printf '\036exit %d\n' "${PIPESTATUS[0]}"
 done
