@@ -10,6 +10,7 @@ import pytest
 
 from ferry import packages, paths, proc, tools
 from ferry.kernel import config, deb, tree
+from ferry.vm import disk
 
 pytestmark = pytest.mark.vm
 
@@ -70,6 +71,18 @@ def test_debians_config_becomes_an_operators_kernel(out: Path, tmp_path: Path) -
         assert found.get("CONFIG_DEBUG_INFO_BTF", "n") == "n"
     assert counts[0] > 3000
     assert counts[1] < 300
+
+
+def test_the_kernel_of_the_first_day_finds_its_disk(out: Path, tmp_path: Path) -> None:
+    """From Debian's config for virtual machines, with the modules of that guest."""
+    listed = tmp_path / "modules"
+    listed.write_text("".join(f"{name}\n" for name in disk.MODULES))
+    deb.configure(out, deb._start(deb.CLOUD), listed)
+    found = config.parse((out / ".config").read_text())
+    for name in ("VIRTIO_PCI", "VIRTIO_BLK", "EXT4_FS", "AUTOFS_FS", "FHANDLE", "NAMESPACES", "SERIAL_8250"):
+        assert found[f"CONFIG_{name}"] in ("m", "y"), name
+    assert found["CONFIG_MIGRATE_OFFLOAD_MTCOPY"] == "m"
+    assert _modules(found) < 150
 
 
 def test_tests_come_if_they_are_asked_for(out: Path) -> None:
