@@ -58,6 +58,9 @@ _FETCHED = ("Acquire::http", "Acquire::https", "Acquire::Check-")
 CONFIGURED = {
     "etc/hostname": "debian\n",
     "etc/fstab": f"LABEL={ROOT_LABEL} / ext4 errors=remount-ro 0 1\n",
+    # An emulated machine on a busy host is slower than systemd's patience of 90 s.
+    "etc/systemd/system.conf.d/patience.conf": "[Manager]\nDefaultTimeoutStartSec=15min\n"
+    "DefaultTimeoutStopSec=15min\nDefaultDeviceTimeoutSec=15min\n",
     # All that the kernel says goes to the serial console, to be judged.
     "etc/default/grub": "GRUB_DEFAULT=0\nGRUB_TIMEOUT=1\nGRUB_TERMINAL=serial\nGRUB_DISTRIBUTOR=Debian\n"
     'GRUB_CMDLINE_LINUX="console=ttyS0 panic=10"\n',
@@ -131,7 +134,7 @@ def _debootstrap(root: Path, sources: Path) -> None:
 
 def _configure(root: Path) -> None:
     for name, text in CONFIGURED.items():
-        (root / name).write_text(text)
+        files.write(root / name, text)
     for name, path in _scripts().items():
         shutil.copy(path, root / name)
     inside: list[str | Path] = ["chroot", root]
