@@ -4,6 +4,8 @@
 # A record separator begins each line of its own; commands do not write any.
 [ -t 0 ] && stty raw -echo
 export HOME=/root LC_ALL=C.UTF-8 DEBIAN_FRONTEND=noninteractive
+# An emulated machine on a busy host may take longer than systemctl's 25 s.
+export SYSTEMD_BUS_TIMEOUT=900
 cd "${1:-/srv/ferry}" || exit
 printf '\036ready %s\n' "$(uname -r)"
 while read -r line; do
