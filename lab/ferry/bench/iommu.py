@@ -56,7 +56,7 @@ class Loop:
     what: str
     workload: str  # of iommu_bench, or iova_stress and its options
     pairs: int  # of iommu_bench; 0: as many as the pass needs
-    limit_percent: float | None  # None: no promise
+    limit_percent: float
 
     @property
     def by_module(self) -> bool:
@@ -98,7 +98,7 @@ class Count:
     @property
     def passed(self) -> bool:
         """Whether this is within the limit."""
-        return self.loop.limit_percent is None or self.percent <= self.loop.limit_percent
+        return self.percent <= self.loop.limit_percent
 
     def as_json(self) -> dict[str, Any]:
         """The count as JSON."""

@@ -60,7 +60,7 @@ def _counts(result: iommu.Result) -> Table:
     for name in ("vanilla", "ferry", "difference", "limit"):
         table.add_column(name, justify="right")
     for count in result.counts:
-        limit = "" if count.loop.limit_percent is None else f"{count.loop.limit_percent:+.1f} %"
+        limit = f"{count.loop.limit_percent:+.1f} %"
         limit += "" if count.passed else " exceeded"
         row = (f"{count.vanilla:,.0f}", f"{count.ferry:,.0f}", f"{count.percent:+.2f} %", limit)
         table.add_row(count.loop.what, *row)
