@@ -29,7 +29,7 @@ KERNEL_ARGS = ("hung_task_panic=1",)
 PANIC_ON_WARN = "panic_on_warn=1"
 # To boot, and for each class to set up and until all processes have ended.
 SPARE_S = 300.0
-CLASS_S = 60.0
+CLASS_S = 180.0
 # What torture.c counts, in its order. Folios and bytes may be summed, seconds too.
 FIGURES = (
     *("seconds", "moved", "folios", "pages", "struck", "bytes"),
