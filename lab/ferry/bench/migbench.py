@@ -135,7 +135,7 @@ def measure(plan: Plan, machine: Machine, *, kvm: bool = False) -> Measured:
                 raise FerryError(f"{what} has {len(here)} of {count} rows")
             found += here
     found = rows.with_ratios(rows.over_rounds(found))
-    return Measured(found, {name: kernel.release for name, kernel in kernels.items()}, machine)
+    return Measured(found, {each.flavour: each.release for each in kernels.values()}, machine)
 
 
 def parse(records: Sequence[str], plan: Plan) -> list[rows.Row]:
