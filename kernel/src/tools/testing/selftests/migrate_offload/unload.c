@@ -8,6 +8,9 @@
  */
 #include "../kselftest_harness.h"
 
+#include <time.h>
+
+#include "cgroup.h"
 #include "offload.h"
 #include "region.h"
 #include "storm.h"
@@ -140,6 +143,73 @@ TEST_F_TIMEOUT(storm, anybody_may_load_unload_choose_and_set_at_any_time, 120)
 	EXPECT_EQ(0, storm_end(s));
 	EXPECT_LT(0, offload_stats(&before).bytes);
 	EXPECT_EQ(0, offload_stats(&before).quarantined_bytes);
+}
+
+/* A mover that hardly ever runs, in calls that take it many times MOST_MS */
+
+#define MOST_MS		2000
+
+static struct storm_move large = { .folio = PAGE, .size = 64 * MIB };
+
+FIXTURE(throttled)
+{
+	struct storm *storm;
+};
+
+FIXTURE_SETUP(throttled)
+{
+	const char *why = NULL;
+
+	if (!nodes_find(large.nodes))
+		SKIP(return, "one node with memory only");
+	why = offload_use("cpu");
+	why = why ?: cgroup_enter("cpu");
+	if (why)
+		SKIP(return, "%s", why);
+	self->storm = storm_begin();
+	storm_add(self->storm, storm_move, &large);
+	ASSERT_EQ(0, cgroup_write("cpu.max", "10000 100000"));
+	/* Without its mover, which stays */
+	cgroup_leave();
+}
+
+FIXTURE_TEARDOWN_PARENT(throttled)
+{
+	if (access(OFFLOAD_DIR, F_OK))
+		return;
+	offload_reset();
+	cgroup_leave();
+}
+
+static long set_active(const char *engine)
+{
+	struct timespec begin, end;
+
+	clock_gettime(CLOCK_MONOTONIC, &begin);
+	offload_set("active", engine);
+	clock_gettime(CLOCK_MONOTONIC, &end);
+	return (end.tv_sec - begin.tv_sec) * 1000 +
+	       (end.tv_nsec - begin.tv_nsec) / 1000000;
+}
+
+TEST_F_TIMEOUT(throttled, nobody_waits_for_all_of_its_call, 240)
+{
+	long most = 0;
+
+	for (int i = 0; i < SECONDS; i++) {
+		long ms;
+
+		ASSERT_TRUE(is_used("cpu"));
+		ms = set_active("none");
+		most = ms > most ? ms : most;
+		set_active("cpu");
+	}
+	TH_LOG("waited for %ld ms at most", most);
+	EXPECT_GT(MOST_MS, most);
+	EXPECT_LT(0, file_sum_after(CGROUP_PATH "/cpu.stat", "nr_throttled"));
+
+	ASSERT_EQ(0, cgroup_write("cpu.max", "max"));
+	EXPECT_EQ(0, storm_end(self->storm));
 }
 
 TEST_HARNESS_MAIN
