@@ -46,6 +46,10 @@ def test_what_watch_shows_is_counted() -> None:
     assert day.seen("engine none: 2 calls, 7 folios") == 0
 
 
+def test_what_was_written_over_is_not_shown() -> None:
+    assert day.on_screen("one\r\nread 5%\rread 50%\rread 100%\r\nand\ntwo\n") == "one\nread 100%\nand\ntwo\n"
+
+
 FAKE = """\
 #!/bin/sh
 # Stands for QEMU: its stdio is the serial port of the operator.
@@ -78,6 +82,10 @@ def test_a_guest_does_what_it_is_told(guest: serial.Guest) -> None:
     assert guest.run("echo one; echo 'two  words' >&2; exit 3") == serial.Said(3, "one\ntwo  words\n")
     assert guest.run("printf '%s' 'no newline'; pwd >/dev/null") == serial.Said(0, "no newline")
     assert guest.run("cat; for i in 1 2\ndo echo $i; done") == serial.Said(0, "1\n2\n")
+
+
+def test_a_letter_may_come_in_two_parts(guest: serial.Guest) -> None:
+    assert guest.run(r"printf 'a \342\224'; sleep 0.2; printf '\203 b'") == serial.Said(0, "a \u2503 b")
 
 
 def test_a_guest_that_takes_too_long_is_lost(guest: serial.Guest) -> None:

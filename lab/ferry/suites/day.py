@@ -89,7 +89,8 @@ class Operator:
             "".join(f"{'$' if i == 0 else '>'} {line}\n" for i, line in enumerate(command.split("\n")))
         )
         said = self.guest.run(command, timeout_s)
-        text = said.text if said.text.endswith("\n") or not said.text else f"{said.text}\n"
+        text = on_screen(said.text)
+        text = text if text.endswith("\n") or not text else f"{text}\n"
         self.write(text + (f"[exit status {said.status}]\n" if said.status else ""))
         if bool(said.status) != fails:
             raise Wrong(f"'{command.splitlines()[0]}' ended with status {said.status}: {_last(text)}")
@@ -201,6 +202,11 @@ def remove(by: Operator) -> None:
 STEPS: tuple[DayStep, ...] = (debian, install, move, remember, measure, remove)
 # What is left to do for a guest that is lost.
 NOT_TRIED = "not tried"
+
+
+def on_screen(text: str) -> str:
+    """What is left on a terminal of lines that were written over, as apt's progress is."""
+    return re.sub(r"[^\n]*\r", "", text.replace("\r\n", "\n"))
 
 
 def seen(watched: str) -> int:

@@ -46,7 +46,9 @@ def picture(result: Json) -> bytes:
             part.spines[["top", "right"]].set_visible(False)
         row[0].set_ylabel(f"throughput, {'none' if show.is_here(result) else 'vanilla'} = 1")
     figure.supxlabel(provenance.small_print(result["provenance"]), fontsize="x-small", color="grey")
-    axes[0][-1].legend(fontsize="small", loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    # A machine without channels may have no line to name.
+    if axes[0][-1].get_legend_handles_labels()[0]:
+        axes[0][-1].legend(fontsize="small", loc="upper left", bbox_to_anchor=(1.0, 1.0))
     width = int(figure.get_figwidth() * LETTERS_PER_INCH)
     figure.suptitle(textwrap.fill(show.title(result), width), fontsize="medium")
     out = io.BytesIO()

@@ -7,6 +7,7 @@ Commands and what they say go over its second serial port, to guest/operator.sh;
 from __future__ import annotations
 
 import base64
+import codecs
 import os
 import re
 import selectors
@@ -49,6 +50,7 @@ class Guest:
     def __init__(self, where: Machine, more: Sequence[str], *, name: str, kvm: bool = False) -> None:
         self._where, self._more, self._kvm = where, more, kvm
         self._heard = ""
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self.on_output: Callable[[str], object] = lambda text: None
         self.lost = False
         self.console = paths.LOGS / f"{name}.log"
@@ -141,7 +143,7 @@ class Guest:
                 data = self._child.stdout.read()
                 if data == b"":
                     raise self._lost("ended", timeout_s)
-                text = (data or b"").decode(errors="replace")
+                text = self._decoder.decode(data or b"")
                 self._heard += text
                 self.on_output(text)
 
