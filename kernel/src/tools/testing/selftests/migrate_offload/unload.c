@@ -8,6 +8,8 @@
  */
 #include "../kselftest_harness.h"
 
+#include <err.h>
+#include <sys/param.h>
 #include <time.h>
 
 #include "cgroup.h"
@@ -58,7 +60,7 @@ FIXTURE_TEARDOWN_PARENT(storm)
 	offload_unload();
 }
 
-/* The engine copies something within a few seconds */
+/* The engine copies something within a minute */
 static bool is_used(const char *engine)
 {
 	char path[128];
@@ -66,7 +68,7 @@ static bool is_used(const char *engine)
 
 	snprintf(path, sizeof(path), OFFLOAD_DIR "/migrators/%s/bytes", engine);
 	bytes = file_read_long(path);
-	for (int ms = 0; ms < 10000; ms += 10) {
+	for (int ms = 0; ms < 60000; ms += 10) {
 		if (file_read_long(path) > bytes)
 			return true;
 		usleep(10000);
@@ -145,30 +147,54 @@ TEST_F_TIMEOUT(storm, anybody_may_load_unload_choose_and_set_at_any_time, 120)
 	EXPECT_EQ(0, offload_stats(&before).quarantined_bytes);
 }
 
-/* A mover that hardly ever runs, in calls that take it many times MOST_MS */
+/* A mover whose one call takes long, since it hardly ever runs */
 
-#define MOST_MS		2000
+#define CALL_S		8
+#define MOST_MS		3000
+#define LOOK_EVERY	16
 
-static struct storm_move large = { .folio = PAGE, .size = 64 * MIB };
+static long move_much(const void *arg)
+{
+	static unsigned int rounds;
+	static struct region r;
+	const int *nodes = arg;
+	const char *why = NULL;
+
+	if (!r.addr)
+		why = region_create(&r, ANON, PAGE, 16 * MIB, nodes[0]);
+	if (why)
+		errx(1, "%s", why);
+	region_move(&r, MOVE_PAGES, nodes[rounds % 2], nodes[!(rounds % 2)]);
+	/* Seldom, since that takes longer than to move it */
+	return rounds++ % LOOK_EVERY ? 0 : region_wrong_words(&r);
+}
 
 FIXTURE(throttled)
 {
 	struct storm *storm;
+	int nodes[2];
 };
 
 FIXTURE_SETUP(throttled)
 {
-	const char *why = NULL;
+	const char *why;
+	char limit[32];
+	long rounds;
 
-	if (!nodes_find(large.nodes))
+	if (!nodes_find(self->nodes))
 		SKIP(return, "one node with memory only");
 	why = offload_use("cpu");
 	why = why ?: cgroup_enter("cpu");
 	if (why)
 		SKIP(return, "%s", why);
 	self->storm = storm_begin();
-	storm_add(self->storm, storm_move, &large);
-	ASSERT_EQ(0, cgroup_write("cpu.max", "10000 100000"));
+	storm_add(self->storm, move_much, self->nodes);
+	rounds = self->storm->processes[0].rounds;
+	sleep(1);
+	rounds = self->storm->processes[0].rounds - rounds;
+	snprintf(limit, sizeof(limit), "%ld 100000",
+		 MAX(100000 / (CALL_S * MAX(rounds, 1)), 1000));
+	ASSERT_EQ(0, cgroup_write("cpu.max", limit));
 	/* Without its mover, which stays */
 	cgroup_leave();
 }
@@ -196,7 +222,7 @@ TEST_F_TIMEOUT(throttled, nobody_waits_for_all_of_its_call, 240)
 {
 	long most = 0;
 
-	for (int i = 0; i < SECONDS; i++) {
+	for (int i = 0; i < ROUNDS; i++) {
 		long ms;
 
 		ASSERT_TRUE(is_used("cpu"));
