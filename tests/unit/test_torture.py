@@ -87,7 +87,24 @@ def test_each_class_has_its_boots_or_all_have_the_same(
     assert found["nothing"].figures["folios"] == 20
     assert not found["stall"].passed
     assert found["fork"].complaints == (() if one_boot else ("it is gone",) * 2)
-    assert found["fork"].mistakes[:1] == (("it ended without a result; it said:",) if one_boot else ())
+    assert found["fork"].mistakes[:1] == ("it ended without a result; it said:",)
+
+
+def test_what_a_class_has_done_is_kept_though_the_kernel_complained(monkeypatch: pytest.MonkeyPatch) -> None:
+    def boot(kernel: object, where: Machine, job: qemu.Job) -> object:
+        raise qemu.DirtyConsole(
+            "BUG: here", [f"suite {torture.PROGRAM}", *(f"| {line}" for line in TEXT.splitlines())]
+        )
+
+    monkeypatch.setattr(kbuild, "build", lambda name: None)
+    monkeypatch.setattr(kselftest, "build", lambda kernel: [Path("/bin/torture")])
+    monkeypatch.setattr(torture, "classes", lambda program: ["nothing", "fork"])
+    monkeypatch.setattr(qemu, "run", boot)
+    nothing, fork = torture.run(torture.Plan(one_boot=True))
+    assert nothing.figures["folios"] == 20
+    assert nothing.complaints == ("BUG: here",) * 2
+    assert not nothing.passed
+    assert fork.mistakes and not fork.passed
 
 
 @pytest.mark.parametrize("minutes", ["0", "-1", "1441"])

@@ -89,6 +89,7 @@ def test_console_is_quiet_about_what_is_usual() -> None:
     [
         "page dumped because: migration failure",
         "page dumped because: isolation failed",
+        "page dumped because: unmovable page",
         "DMA-API: cacheline tracking ENOMEM, dma-debug disabled",
     ],
 )

@@ -159,16 +159,17 @@ def _boot(
 ) -> dict[str, Outcome]:
     limit = SPARE_S + len(names) * (seconds + CLASS_S)
     job = qemu.Job(script, limit, host_root=True, name=f"{PROGRAM}-{names[0]}")
+    complaints: tuple[str, ...] = ()
     try:
         records = qemu.run(kernel, where, job).records
-    except (qemu.LostVM, qemu.DirtyConsole) as err:
-        complaints = tuple(str(err).splitlines())
-        return {name: Outcome(name, complaints=complaints) for name in names}
-    text = kselftest.split(records)[PROGRAM]
+    except qemu.BadGuest as err:
+        records, complaints = err.records, tuple(str(err).splitlines())
+    text = kselftest.split(records).get(PROGRAM, "")
     # It may have died of wrong bytes itself.
     mistakes = ("it ended without a result; it said:", *text.splitlines()[-5:])
     found = parse(text)
-    return {name: found.get(name, Outcome(name, mistakes=mistakes)) for name in names}
+    told = {name: found.get(name, Outcome(name, mistakes=mistakes)) for name in names}
+    return {name: replace(each, complaints=complaints) for name, each in told.items()}
 
 
 def parse(text: str) -> dict[str, Outcome]:

@@ -26,8 +26,9 @@ _COMPLAINT = re.compile(
             r"watchdog: BUG",
             r"refcount_t: ",
             r"list_(?:add|del) corruption",
-            # What memory hot-unplug says of a page that somebody else moves at this moment is none.
-            r"page dumped because(?!: (?:isolation failed|migration failure))",
+            # None is what memory hot-unplug says of a page that somebody else moves at this moment, or that
+            # cannot move.
+            r"page dumped because(?!: (?:isolation failed|migration failure|unmovable page))",
             r"Unable to handle ",
             r"general protection fault",
             r"kmemleak: \d+ new",

@@ -44,13 +44,21 @@ PROBE = Machine("probe", cpus=1, nodes=1, cpu_nodes=1, node_mib=512)
 KERNEL_ARGS = ("oops=panic", "panic=-1")
 
 
-class LostVM(FerryError):
+class BadGuest(FerryError):
+    """Not what was asked for, but these are the records that there are."""
+
+    def __init__(self, why: str, records: Sequence[str] = ()) -> None:
+        super().__init__(why)
+        self.records = list(records)
+
+
+class LostVM(BadGuest):
     """The guest ended, or was ended, without saying how its job went."""
 
     exit_code = 3
 
 
-class DirtyConsole(FerryError):
+class DirtyConsole(BadGuest):
     """The job ended, but the guest's kernel complained."""
 
     exit_code = 4
@@ -188,7 +196,7 @@ def probe_kvm(kernel: Kernel) -> None:
         raise FerryError(f"{KVM} is missing or not yours to use: leave out --kvm")
     try:
         run(kernel, PROBE, Job("exit 0", KVM_PROBE_S), kvm=True)
-    except (LostVM, DirtyConsole) as err:
+    except BadGuest as err:
         raise FerryError(f"{KVM} exists but no guest boots with it: leave out --kvm") from err
 
 
@@ -288,14 +296,14 @@ def _judge(kernel: Kernel, folder: Path, job: Job, in_time: bool) -> Result:
     kept = paths.LOGS / f"{job.name}.log"
     kept.parent.mkdir(parents=True, exist_ok=True)
     kept.write_text(log)
-    *records, last = _read(folder / "result").splitlines() or [""]
+    *records, last = said = _read(folder / "result").splitlines() or [""]
     findings = console.findings(log, races.functions(kernel) if console.has_races(log) else None)
     if not last.startswith("exit "):
         why = "ended without a result" if in_time else f"was still busy after {job.timeout_s:.0f} s"
         tail = _quoted(findings or log.splitlines()[-TAIL_LINES:])
-        raise LostVM(f"the VM {why}; its console, in {kept}, ends with:{tail}")
+        raise LostVM(f"the VM {why}; its console, in {kept}, ends with:{tail}", said)
     if findings:
-        raise DirtyConsole(f"the guest's kernel complained, see {kept}:{_quoted(findings)}")
+        raise DirtyConsole(f"the guest's kernel complained, see {kept}:{_quoted(findings)}", records)
     if whys := of("error", records):
         raise FerryError(whys[0])
     return Result(int(last.split()[1]), records, _read(folder / "output"), log)
