@@ -2,6 +2,7 @@
 /*
  * Engines come and go, and settings change, while several processes migrate:
  * no byte is lost, nobody gets stuck, and an engine in use cannot be unloaded.
+ * Who changes them does not wait for calls of others to end, but for windows.
  *
  * Guards rule 2 (nothing that was submitted is forgotten: unregistering waits
  * for what is in flight) and rule 7 (the window is bounded, whatever is set).
