@@ -82,6 +82,7 @@ def test_each_class_has_its_boots_or_all_have_the_same(
     monkeypatch.setattr(qemu, "run", boot)
     found = {each.name: each for each in torture.run(torture.Plan(one_boot=one_boot))}
     assert len(booted) == (2 if one_boot else 6)
+    assert len({job.name for job in booted}) == len(booted)  # and so have their logs
     assert booted[0].timeout_s == torture.SPARE_S + (3 if one_boot else 1) * (30 + torture.CLASS_S)
     assert found["nothing"].passed
     assert found["nothing"].figures["folios"] == 20

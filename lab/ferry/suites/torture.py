@@ -136,8 +136,9 @@ def run(plan: Plan, show: Callable[[str], None] = lambda line: None) -> Iterator
         sums = {name: Outcome(name) for name in names}
         for where in plan.machines:
             how = "one by one" if machine.ONE_BY_ONE in where.kernel_args else "in ranges"
-            show(f"{'all' if plan.one_boot else names[0]}, {how}")
-            found = _boot(kernel, where, names, plan.script(program, names), plan.seconds)
+            what = f"{'all' if plan.one_boot else names[0]}, {how}"
+            show(what)
+            found = _boot(kernel, where, names, plan.script(program, names), plan.seconds, what)
             sums = {name: outcome + found[name] for name, outcome in sums.items()}
         yield from sums.values()
 
@@ -155,10 +156,10 @@ def _chosen(known: Sequence[str], wanted: Sequence[str]) -> Iterable[str]:
 
 
 def _boot(
-    kernel: Kernel, where: Machine, names: Sequence[str], script: str, seconds: int
+    kernel: Kernel, where: Machine, names: Sequence[str], script: str, seconds: int, what: str
 ) -> dict[str, Outcome]:
     limit = SPARE_S + len(names) * (seconds + CLASS_S)
-    job = qemu.Job(script, limit, host_root=True, name=f"{PROGRAM}-{names[0]}")
+    job = qemu.Job(script, limit, host_root=True, name=f"{PROGRAM}-{re.sub('[, ]+', '-', what)}")
     complaints: tuple[str, ...] = ()
     try:
         records = qemu.run(kernel, where, job).records
