@@ -60,6 +60,17 @@ def test_a_cell_later_than_vanilla_is_said(kept: Kept) -> None:
     assert "In 35 of 36 cells" in figures.BLOCKS["headline"](kept)
 
 
+def test_the_headline_has_the_worst_of_what_was_tried(kept: Kept) -> None:
+    result = kept.load("table-sensitivity")
+    cells = [cell for cell in result["cells"] if cell["engine"] == "ferry" and cell["folio_kib"] == 2048]
+    worst = min(cell["ratio"] for cell in cells)
+    for find in ("headline", "range"):
+        assert f"{worst:.1f}" in figures.BLOCKS[find](kept)
+    cells[-1]["ratio"] = 0.1
+    _change(kept, "table-sensitivity", result)
+    assert "2 MiB 0.1 with the [dearest hardware tried]" in figures.BLOCKS["headline"](kept)
+
+
 def test_figures_that_nobody_makes_are_refused(kept: Kept) -> None:
     with pytest.raises(FerryError, match="no figures 'mine': there are headline"):
         figures.fill("<!-- figures: mine -->\n1.5\n<!-- end of figures -->", kept)
