@@ -265,7 +265,7 @@ static int child(struct region *r, int go, int node)
 	mark_pages(r, 0, CHILD_MARK);
 	if (read(go, &byte, 1) != 1)
 		return 1;
-	pages_move(r->addr, r->size, node, SHARED);
+	pages_move(r, node, SHARED);
 	return !marks_are_right(r, 0, CHILD_MARK);
 }
 
@@ -281,12 +281,10 @@ TEST_F_TIMEOUT(busy, parent_and_child_keep_their_own_bytes, 120)
 		ASSERT_LE(0, pid);
 		if (!pid)
 			_exit(child(r, go[0], self->nodes[i % 2]));
-		EXPECT_LE(0, pages_move(r->addr, r->size,
-					self->nodes[!(i % 2)], SHARED));
+		EXPECT_LE(0, pages_move(r, self->nodes[!(i % 2)], SHARED));
 		mark_pages(r, 1, PARENT_MARK);
 		ASSERT_EQ(1, write(go[1], "", 1));
-		EXPECT_LE(0, pages_move(r->addr, r->size, self->nodes[i % 2],
-					SHARED));
+		EXPECT_LE(0, pages_move(r, self->nodes[i % 2], SHARED));
 		ASSERT_EQ(pid, waitpid(pid, &status, 0));
 		EXPECT_EQ(0, status);
 		EXPECT_TRUE(marks_are_right(r, 1, PARENT_MARK));

@@ -385,7 +385,7 @@ TEST_F_TIMEOUT(lasting, stuck_engine_writes_to_no_page_that_is_in_use, 60)
 	unsigned int nr_baits;
 
 	inject("stall", 2);
-	pages_move(self->region.addr, SIZE, self->nodes[1], OWN);
+	pages_move(&self->region, self->nodes[1], OWN);
 	EXPECT_EQ(0, region_wrong_words(&self->region));
 	grew = offload_stats(&before);
 	EXPECT_LE((long)variant->folio, grew.quarantined_bytes);
@@ -449,7 +449,7 @@ TEST_F_TIMEOUT(lasting, stuck_engine_is_not_waited_for, 100)
 	EXPECT_TRUE(in_service_after(true, 0));
 	inject("stall", 2);
 	start = seconds();
-	pages_move(self->region.addr, SIZE, self->nodes[1], OWN);
+	pages_move(&self->region, self->nodes[1], OWN);
 	EXPECT_EQ(0, region_wrong_words(&self->region));
 	EXPECT_GT(20, seconds() - start);
 
@@ -463,7 +463,7 @@ TEST_F_TIMEOUT(lasting, stuck_engine_is_not_waited_for, 100)
 	offload_set("active", "dcbm");
 	/* Those that are not with the engine move without it */
 	before = offload_stats(NULL);
-	pages_move(self->region.addr, SIZE, self->nodes[1], OWN);
+	pages_move(&self->region, self->nodes[1], OWN);
 	EXPECT_EQ(0, offload_stats(&before).calls);
 	EXPECT_EQ(0, region_wrong_words(&self->region));
 
@@ -494,7 +494,7 @@ TEST_F_TIMEOUT(lasting, stuck_engine_is_given_up_by_both, 60)
 					 "timeout_ms=1000"));
 	offload_set("deadline_ms", "100");
 	inject("stall", 2);
-	pages_move(self->region.addr, SIZE, self->nodes[1], OWN);
+	pages_move(&self->region, self->nodes[1], OWN);
 	EXPECT_LT(0, file_read_long(OFFLOAD_DIR "/migrators/dcbm/overdue"));
 	for (int ms = 0; !channels().stuck && ms < 20000; ms += 10)
 		usleep(10000);
@@ -507,7 +507,7 @@ TEST_F_TIMEOUT(lasting, stuck_engine_is_given_up_by_both, 60)
 	}
 	inject("stall", 0);
 	offload_set("active", "none");
-	pages_move(self->region.addr, SIZE, self->nodes[1], OWN);
+	pages_move(&self->region, self->nodes[1], OWN);
 	stuck = region_pages_off(&self->region, self->nodes[1]);
 	EXPECT_LT(0, stuck);
 	EXPECT_EQ(0, region_wrong_words(&self->region));

@@ -96,7 +96,7 @@ static void *move(void *arg)
 	int nodes[2];
 
 	nodes_find(nodes);
-	pages_move(r->addr, r->size, nodes[1], OWN);
+	pages_move(r, nodes[1], OWN);
 	return NULL;
 }
 
@@ -130,7 +130,7 @@ do {									\
 	pthread_join(self->mover, NULL);				\
 	EXPECT_EQ(0, region_wrong_words(_r));				\
 	for (int _i = 0; _i < 2; _i++) {				\
-		pages_move(_r->addr, _r->size, self->nodes[_i], OWN);	\
+		pages_move(_r, self->nodes[_i], OWN);			\
 		EXPECT_EQ(0, region_pages_off(_r, self->nodes[_i]));	\
 		EXPECT_EQ(0, region_wrong_words(_r));			\
 	}								\

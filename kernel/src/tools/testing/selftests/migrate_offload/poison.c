@@ -137,8 +137,7 @@ static void *mover(void *arg)
 	struct task *m = arg;
 
 	for (int i = 0; m->moves ? i < m->moves : !m->stop; i++)
-		pages_move(m->region->addr, m->region->size,
-			   m->nodes[!(i % 2)], OWN);
+		pages_move(m->region, m->nodes[!(i % 2)], OWN);
 	return NULL;
 }
 
@@ -217,7 +216,7 @@ TEST_F_TIMEOUT(poison, page_that_goes_bad_during_its_copy_fails_alone, 60)
 		replace(r, 0);
 	EXPECT_EQ(0, region_wrong_words(r));
 	/* The other pages are not stuck with it */
-	pages_move(r->addr, r->size, self->nodes[1], OWN);
+	pages_move(r, self->nodes[1], OWN);
 	EXPECT_EQ(0, region_pages_off(r, self->nodes[1]));
 	EXPECT_EQ(0, region_wrong_words(r));
 	frame_write("unpoison-pfn", frame);

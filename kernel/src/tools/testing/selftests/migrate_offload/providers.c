@@ -71,7 +71,7 @@ static void move(struct __test_metadata *_metadata, FIXTURE_DATA(dcbm) *self,
 static void move_others(struct __test_metadata *_metadata,
 			FIXTURE_DATA(dcbm) *self, int to)
 {
-	pages_move(self->region.addr, SIZE, self->nodes[to], OWN);
+	pages_move(&self->region, self->nodes[to], OWN);
 	EXPECT_LT(0, region_pages_off(&self->region, self->nodes[to]));
 	EXPECT_EQ(0, region_wrong_words(&self->region));
 }

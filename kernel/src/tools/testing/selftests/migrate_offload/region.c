@@ -21,6 +21,13 @@
 #define GUARD_SEED	0x5a5a5a5a5a5a5a5aULL
 #define THP_DIR		"/sys/kernel/mm/transparent_hugepage"
 
+static bool no_flags;
+
+void region_ask_no_flags(void)
+{
+	no_flags = true;
+}
+
 /* --- nodes --- */
 
 /* Numbers of a list such as "0-1,3" */
@@ -234,6 +241,7 @@ const char *region_create(struct region *r, enum backing kind,
 
 	memset(r, 0, sizeof(*r));
 	r->size = size;
+	r->folio_size = folio_size;
 	r->fd = region_open(kind, &why);
 	if (why)
 		return why;
@@ -255,7 +263,7 @@ const char *region_create(struct region *r, enum backing kind,
 	knobs_restore(&knobs);
 	if (!found)
 		return "no transparent huge pages of this size";
-	if (folio_size && region_pages_not_in(r, folio_size))
+	if (folio_size && !no_flags && region_pages_not_in(r, folio_size))
 		return "folios of this size could not be had";
 	return NULL;
 }
@@ -363,53 +371,67 @@ int page_node(const void *addr)
 	return node;
 }
 
-static size_t pages_off(const char *addr, size_t size, int node)
+size_t region_pages_off(const struct region *r, int node)
 {
-	int *nodes = page_nodes(addr, size / PAGE);
+	int *nodes = page_nodes(r->addr, r->size / PAGE);
 	size_t off = 0;
 
-	for (size_t i = 0; i < size / PAGE; i++)
+	for (size_t i = 0; i < r->size / PAGE; i++)
 		off += nodes[i] != node;
 	free(nodes);
 	return off;
 }
 
-size_t region_pages_off(const struct region *r, int node)
-{
-	return pages_off(r->addr, r->size, node);
-}
-
 /* --- moving --- */
 
-/* The first page of each folio: to name another one would split the call */
-static size_t pages_to_move(const char *addr, size_t size, void **pages)
+/*
+ * Can page @i be behind the first one of a folio? What was split and lies where it
+ * lay before can, too; it stays then, and lies elsewhere once the first one moves.
+ */
+static bool can_be_tail(const struct region *r, const uint64_t *frames, size_t i)
 {
-	uint64_t *frames = page_frames(addr, size / PAGE);
+	size_t nr = r->folio_size / PAGE, at = nr > 1 ? i % nr : 0;
+
+	return at && frames[i - at] % nr == 0 && frames[i] == frames[i - at] + at;
+}
+
+static bool is_tail(const struct region *r, const uint64_t *frames, size_t i)
+{
+	if (!i || !frames[i])
+		return false;
+	return no_flags ? can_be_tail(r, frames, i) :
+			  frame_has(frames[i], KPF_COMPOUND_TAIL);
+}
+
+/* The first page of each folio: to name another one would split the call */
+static size_t pages_to_move(const struct region *r, void **pages)
+{
+	uint64_t *frames = page_frames(r->addr, r->size / PAGE);
 	size_t nr = 0;
 
-	for (size_t i = 0; i < size / PAGE; i++)
-		if (!i || !frames[i] || !frame_has(frames[i], KPF_COMPOUND_TAIL))
-			pages[nr++] = (void *)addr + i * PAGE;
+	for (size_t i = 0; i < r->size / PAGE; i++)
+		if (!is_tail(r, frames, i))
+			pages[nr++] = r->addr + i * PAGE;
 	free(frames);
 	return nr;
 }
 
-long pages_move(char *addr, size_t size, int to, enum sharing sharing)
+long pages_move(const struct region *r, int to, enum sharing sharing)
 {
-	void **pages = calloc(size / PAGE, sizeof(*pages));
-	int *status = calloc(size / PAGE, sizeof(*status));
-	int *nodes = calloc(size / PAGE, sizeof(*nodes));
+	void **pages = calloc(r->size / PAGE, sizeof(*pages));
+	int *status = calloc(r->size / PAGE, sizeof(*status));
+	int *nodes = calloc(r->size / PAGE, sizeof(*nodes));
 	size_t nr;
 	long error;
 
 	if (!pages || !status || !nodes)
 		err(1, "calloc");
-	nr = pages_to_move(addr, size, pages);
+	nr = pages_to_move(r, pages);
 	for (size_t i = 0; i < nr; i++)
 		nodes[i] = to;
 	error = syscall(SYS_move_pages, 0, nr, pages, nodes, status,
 			sharing == SHARED ? MPOL_MF_MOVE_ALL : MPOL_MF_MOVE);
-	error = error < 0 ? -errno : (long)pages_off(addr, size, to);
+	error = error < 0 ? -errno : (long)region_pages_off(r, to);
 	free(pages);
 	free(status);
 	free(nodes);
@@ -423,7 +445,7 @@ long region_move(struct region *r, enum mover call, int from, int to)
 
 	switch (call) {
 	case MOVE_PAGES:
-		return pages_move(r->addr, r->size, to, OWN);
+		return pages_move(r, to, OWN);
 	case MBIND:
 		error = syscall(SYS_mbind, r->addr, r->size, MPOL_BIND, &new,
 				sizeof(new) * 8, MPOL_MF_MOVE | MPOL_MF_STRICT);

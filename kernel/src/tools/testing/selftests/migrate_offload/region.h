@@ -39,11 +39,19 @@ enum sharing {
 struct region {
 	char *addr;
 	size_t size;
+	size_t folio_size;	/* as it was asked for */
 	uint64_t seed;
 	char *map;	/* the region and its guards */
 	size_t map_size;
 	int fd;
 };
+
+/*
+ * From now on folios are taken for what was asked for, as long as their frames can
+ * be: others move them at any time, and Linux 6.12 reads /proc/kpageflags without
+ * a reference to what it looks at, which kernels with DEBUG_VM_PGFLAGS may die of.
+ */
+void region_ask_no_flags(void);
 
 /* The first two nodes with memory; false if there is but one */
 bool nodes_find(int nodes[2]);
@@ -76,7 +84,7 @@ bool region_has_poison(const struct region *r);
 
 /* Pages that are not on node @to afterwards, or -errno */
 long region_move(struct region *r, enum mover call, int from, int to);
-long pages_move(char *addr, size_t size, int to, enum sharing sharing);
+long pages_move(const struct region *r, int to, enum sharing sharing);
 int page_node(const void *addr);
 uint64_t page_frame(const void *addr);
 

@@ -331,6 +331,7 @@ int main(int argc, char **argv)
 		ksft_exit_skip("this kernel has no %s\n", OFFLOAD_DIR);
 	if (!nodes_find(torture_nodes))
 		ksft_exit_skip("one node with memory only\n");
+	region_ask_no_flags();
 	if (engine) {
 		const char *why = offload_use_loaded(engine);
 
