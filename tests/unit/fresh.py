@@ -16,7 +16,7 @@ from ferry.errors import FerryError
 from ferry.kernel import kbuild
 from ferry.kernel.kbuild import Kernel
 from ferry.server import emulator
-from ferry.vm import machine, qemu
+from ferry.vm import machine, qemu, records
 
 ROW = {
     "call": "move_pages", "memory": "anon", "folio_kib": 4, "bytes": 4096, "threads": 1, "busy": 0,
@@ -60,24 +60,23 @@ def _run(kernel: Kernel, where: machine.Machine, job: qemu.Job, **more: object) 
     program = where.command()[0]
     if program.startswith("/") and not Path(program).is_file():
         raise FerryError(f"{program} was never built")
-    records = []
-    for line in job.script.splitlines():
-        if found := re.match(r"""(?:echo|bench) ["'](row \w+|cell \d+|cycles \d+)["' ]""", line):
-            said = _cycles if found[1].startswith("cycles") else _row
-            records.append(f"{found[1]} {said(job.script, line)}")
-    return qemu.Result(0, records, "", "")
+    found = re.findall(r"^(bench|cycles) (\S+) .*--folio (\S+) --bytes (\S+)", job.script, re.MULTILINE)
+    said = [
+        _row(name, folio) if what == "bench" else _cycles(name, size) for what, name, folio, size in found
+    ]
+    return qemu.Result(0, "\n".join(map(json.dumps, said)), "", "")
 
 
-def _row(script: str, line: str) -> str:
+def _row(name: str, folio: str) -> records.Record:
     """What migbench would say, with the folio size that it is asked for."""
-    size = re.findall(r"--folio (\S+)", script[: script.index(line) + len(line)])[-1]
-    return json.dumps(ROW | {"folio_kib": parse_size(size) // 1024})
+    found = ROW | {"folio_kib": parse_size(folio) // 1024}
+    return {"record": "migbench", "of": name, "found": found}
 
 
-def _cycles(script: str, line: str) -> str:
+def _cycles(name: str, size: str) -> records.Record:
     """Cycles, the pages that were moved, and cycles of their copies."""
-    moved = int(re.findall(r"--bytes (\d+)", script[: script.index(line) + len(line)])[-1]) // 4096
-    return f"{10 * moved} {moved} {moved}"
+    moved = int(size) // 4096
+    return {"record": "cycles", "of": name, "total": 10 * moved, "moved": moved, "copies": moved}
 
 
 def main() -> int:

@@ -8,30 +8,29 @@ import pytest
 from ferry.bench import clients
 from ferry.cli import main
 from ferry.errors import FerryError
+from tests.unit.said import record
 
 PLAN = clients.Plan(keys=1000, value_bytes=4096, requests=1000, trips=1)
 CELL = clients.Cell("4K", "dcbm")
-SAID = [
-    "digest 0f",
-    "huge_kib 0",
-    "move 20000 10 0",
-    "move 20000 11 0",
-    'load still "GET key:__rand_int__","1000.00","0.066","0.032","0.063","0.111","0.119","0.279"',
-    "move 100000 50 1000",
-    "move 90000 40 990",
-    'load moved "GET key:__rand_int__","800.00","0.107","0.032","0.071","0.111","1.367","5.967"',
-    "digest 0f",
-]
+STILL = (1000.00, 0.066, 0.032, 0.063, 0.111, 0.119, 0.279)
+MOVED = (800.00, 0.107, 0.032, 0.071, 0.111, 1.367, 5.967)
 
 
-def but(old: str, new: str) -> list[str]:
-    """What was said, with something else instead of a line."""
-    assert old in SAID
-    return [new if line == old else line for line in SAID]
+def said(huge: int = 0, last: tuple[int, ...] = (990,), digest: str = "0f") -> str:
+    """What a guest says, or something else in a place of it; last: the pages of moves after the first."""
+    return "".join(
+        (
+            record("digest", hex="0f") + record("huge", kib=huge),
+            *(record("move", us=20000, requests=requests, pages=0) for requests in (10, 11)),
+            record("load", of="still", figures=STILL) + record("move", us=100000, requests=50, pages=1000),
+            *(record("move", us=90000, requests=40, pages=pages) for pages in last),
+            record("load", of="moved", figures=MOVED) + record("digest", hex=digest),
+        )
+    )
 
 
 def test_load_and_moves_are_read() -> None:
-    found = clients.parse(SAID, CELL, PLAN)
+    found = clients.parse(said(), CELL, PLAN)
     assert found.still == clients.Load(1000, 0.063, 0.119, 0.279)
     assert found.moved == clients.Load(800, 0.071, 1.367, 5.967)
     assert found.moves == (clients.Move(100000, 50, 4096000), clients.Move(90000, 40, 4055040))
@@ -41,20 +40,17 @@ def test_load_and_moves_are_read() -> None:
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "why"),
+    ("text", "why"),
     [
-        ("digest 0f", "digest", "digest was"),
-        ("move 90000 40 990", "move 90000 40 700", "not all was moved"),
-        ("move 90000 40 990", "", "not all was moved"),
-        ("huge_kib 0", "huge_kib 2048", "2048 KiB of it are huge"),
+        (said(digest="0e"), "digest was"),
+        (said(last=(700,)), "not all was moved"),
+        (said(last=()), "not all was moved"),
+        (said(huge=2048), "2048 KiB of it are huge"),
     ],
 )
-def test_what_was_not_moved_right_counts_for_nothing(old: str, new: str, why: str) -> None:
-    lines = but(old, new)
-    if old == "digest 0f":
-        lines = [*SAID[:-1], "digest 0e"]
+def test_what_was_not_moved_right_counts_for_nothing(text: str, why: str) -> None:
     with pytest.raises(FerryError, match=why):
-        clients.parse(lines, CELL, PLAN)
+        clients.parse(text, CELL, PLAN)
 
 
 def test_libraries_come_with_their_programs() -> None:

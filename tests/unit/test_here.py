@@ -17,6 +17,7 @@ from ferry.bench.cell import Cell
 from ferry.errors import FerryError
 from ferry.tables import experiments, here
 from ferry.tables.experiments import Scale
+from ferry.vm import qemu
 
 
 def test_cells_that_do_not_fit_are_left_out_with_the_reason() -> None:
@@ -60,11 +61,10 @@ def test_what_could_not_be_put_back_is_said(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(paths, "BUILD", tmp_path)
-    monkeypatch.setattr(here, "job", lambda script: script)
+    library = (qemu.GUEST / "lib.sh").read_text()
+    monkeypatch.setattr(here, "job", lambda script: library + script)
     with pytest.raises(FerryError, match="no such engine"):
-        here._run(
-            "echo 'lost reasons, which was all' >&3; echo 'error no such engine' >&3; exit 1", "x", tmp_path
-        )
+        here._run("record lost what 'reasons, which was all'; fail no such engine", "x", tmp_path)
     assert "cannot put back reasons, which was all" in capsys.readouterr().err
     assert not list(tmp_path.glob("here-*"))
 

@@ -12,27 +12,36 @@ from ferry.errors import FerryError
 from ferry.results import provenance, report
 from ferry.server import emulator
 from ferry.vm import machine
+from tests.unit.said import record
 
-BENCH = "bench {} 1 pairs=10 ns={} errors=0 transfers=0 unmapped=0"
-STRESS = 'stress {} {{"iommu_kib": {}, "peak_kib": {}, "pairs": {}, "ns": {}}}'
+
+def bench(workload: str, ns: int, errors: int = 0) -> str:
+    """What iommu_bench has found."""
+    return record("bench", workload=workload, pairs=10, ns=ns, errors=errors)
+
+
+def stress(name: str, iommu_kib: int, peak_kib: int, pairs: int, ns: int) -> str:
+    """What iova_stress has found."""
+    found = {"iommu_kib": iommu_kib, "peak_kib": peak_kib, "pairs": pairs, "ns": ns}
+    return record("stress", of=name, found=found)
 
 
 def test_insn_are_ns_per_pair() -> None:
     """Under icount a nanosecond is an instruction."""
-    seen = iommu.parse([BENCH.format("same_4k", 13000), STRESS.format("vfio_4k", 0, -1, 2, 12000)])
+    seen = iommu.parse(bench("same_4k", 13000) + stress("vfio_4k", 0, -1, 2, 12000))
     assert seen.insn == {"driver_4k": 1300.0, "vfio_4k": 6000.0}
 
 
 def test_memory_has_a_name() -> None:
     """What is left, and the peak, by the interface and the order."""
-    seen = iommu.parse([STRESS.format("memory:vfio_up", 16, 131072, 2, 8)])
+    seen = iommu.parse(stress("memory:vfio_up", 16, 131072, 2, 8))
     assert seen.memory == {"vfio_up": iommu.Memory(16, 131072)}
 
 
 def test_error_of_the_bench_is_no_result() -> None:
     """A wrong translation is never a figure."""
     with pytest.raises(FerryError, match="same_4k: 3 maps"):
-        iommu.parse([BENCH.format("same_4k", 1).replace("errors=0", "errors=3")])
+        iommu.parse(bench("same_4k", 1, errors=3))
 
 
 @pytest.mark.parametrize(("ferry", "passed"), [(1001.9, True), (1002.1, False), (900.0, True)])
@@ -84,7 +93,11 @@ def test_version_is_that_of_the_emulator_which_ran(monkeypatch: pytest.MonkeyPat
 
 def test_what_the_dma_api_leaves_is_above_the_start() -> None:
     """By load and threads: maps and unmaps, KiB after a tenth of them, KiB after all."""
-    seen = iommu.parse(["start 100", "left api_ring 4 1000 132 140", "left disk 4 50 140 140"])
+    seen = iommu.parse(
+        record("start", kib=100)
+        + record("left", load="api_ring", threads=4, pairs=1000, early=132, late=140)
+        + record("left", load="disk", threads=4, pairs=50, early=140, late=140)
+    )
     assert seen.left == {"api_ring 4": iommu.Left(1000, 32, 40), "disk 4": iommu.Left(50, 40, 40)}
 
 

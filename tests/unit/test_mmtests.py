@@ -5,25 +5,22 @@ import pytest
 
 from ferry import cli
 from ferry.suites import mmtests
+from tests.unit.said import output, record
 
-RECORDS = """suite cow
-| TAP version 13
-| 1..3
-| ok 1 No leak from parent into child
-| not ok 2 Leak from child into parent
-| ok 3 # SKIP no swap
-| status 1 3
-suite mremap_test
-| status 0 1
-suite ksm_tests -N -m 1
-| status 4 1
-suite migration
-| 1..2
-| ok 1 one""".splitlines()
+COW = """TAP version 13
+1..3
+ok 1 No leak from parent into child
+not ok 2 Leak from child into parent
+ok 3 # SKIP no swap"""
+FAILED = record("ended", test="cow", status=1, tries=3)
+SAID = (
+    f"{output('cow', COW)}{FAILED}{record('ended', test='mremap_test', status=0, tries=1)}"
+    f"{record('ended', test='ksm_tests -N -m 1', status=4, tries=1)}{output('migration', '1..2')}"
+)
 
 
 def outcomes(engine: str) -> dict[str, mmtests.Outcome]:
-    return {each.test: each for each in mmtests.parse(RECORDS, engine)}
+    return {each.test: each for each in mmtests.parse(SAID, engine)}
 
 
 def test_what_a_test_says() -> None:
@@ -40,19 +37,19 @@ def test_what_did_not_end_is_missing() -> None:
 
 
 def test_what_vanilla_fails_too_is_not_held_against_ferry() -> None:
-    both = mmtests.parse(RECORDS, "vanilla") + mmtests.parse(RECORDS, "dcbm")
+    both = mmtests.parse(SAID, "vanilla") + mmtests.parse(SAID, "dcbm")
     assert not mmtests.worse(both)
 
 
 def test_what_only_ferry_fails() -> None:
-    good = [line.replace("not ok", "ok").replace("status 1 3", "status 0 1") for line in RECORDS]
-    said = mmtests.worse(mmtests.parse(good, "vanilla") + mmtests.parse(RECORDS, "dcbm"))
+    good = SAID.replace("not ok", "ok").replace(FAILED, record("ended", test="cow", status=0, tries=1))
+    said = mmtests.worse(mmtests.parse(good, "vanilla") + mmtests.parse(SAID, "dcbm"))
     assert said[0].startswith("cow, dcbm: status 1; see ")
     assert said[1:] == ["cow, dcbm: Leak from child into parent"]
 
 
 def test_without_vanilla_each_failure_counts() -> None:
-    assert mmtests.worse(mmtests.parse(RECORDS, "none"))
+    assert mmtests.worse(mmtests.parse(SAID, "none"))
 
 
 @pytest.mark.parametrize("args", [["--test", "cows"], ["--engine", "fast"]])

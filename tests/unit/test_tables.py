@@ -23,6 +23,7 @@ from ferry.results import report
 from ferry.server import profile
 from ferry.tables import experiments, fit, page, plots, runner, sensitivity, show
 from ferry.tables.experiments import Scale
+from tests.unit import said
 
 ROW = rows.Row(
     call="move_pages", memory="anon", folio_kib=2048, engine="", channels=0, bytes=1, runs=1, threads=1,
@@ -165,13 +166,15 @@ def test_earlier_design_never_lacks_descriptors() -> None:
 
 
 def test_cycles_are_per_page() -> None:
-    row = json.dumps({**ROW.as_json(), "passed": True, "mismatched_bytes": 0, "per_call": 0, "runs": [1]})
+    row = {**ROW.as_json(), "passed": True, "mismatched_bytes": 0, "per_call": 0, "runs": [1]}
+    bench = said.record("migbench", of="0", found=row)
     cells = [Cell("dma", "4K", 512, 1, 512, cycles=True)]
-    (found,) = cell.parse([f"cell 0 {row}", "cycles 0 5120 512 1024"], cells).values()
+    cycles = said.record("cycles", of="0", total=5120, moved=512, copies=1024)
+    (found,) = cell.parse(bench + cycles, cells).values()
     assert found.cycles == (10.0, 2.0)
     assert found.as_json()["copy_share"] == 0.2
     with pytest.raises(FerryError, match="has moved 32 pages"):
-        cell.parse([f"cell 0 {row}", "cycles 0 320 32 64"], cells)
+        cell.parse(bench + cycles.replace("512", "32"), cells)
 
 
 def test_vanilla_has_the_copies_of_the_same_batch() -> None:

@@ -12,6 +12,7 @@ from ferry.kernel import kbuild
 from ferry.suites import kselftest, torture
 from ferry.vm import qemu
 from ferry.vm.machine import Machine
+from tests.unit import said
 
 FIGURES = (
     "seconds=2 moved=30 folios=10 pages=20 struck=3 bytes=4096"
@@ -72,9 +73,7 @@ def test_each_class_has_its_boots_or_all_have_the_same(
         booted.append(job)
         if len(booted) > 2:
             raise qemu.LostVM("it is gone")
-        return SimpleNamespace(
-            records=[f"suite {torture.PROGRAM}", *(f"| {line}" for line in TEXT.splitlines())]
-        )
+        return SimpleNamespace(said=said.output(torture.PROGRAM, TEXT))
 
     monkeypatch.setattr(kbuild, "build", lambda name: None)
     monkeypatch.setattr(kselftest, "build", lambda kernel: [Path("/bin/torture")])
@@ -93,9 +92,7 @@ def test_each_class_has_its_boots_or_all_have_the_same(
 
 def test_what_a_class_has_done_is_kept_though_the_kernel_complained(monkeypatch: pytest.MonkeyPatch) -> None:
     def boot(kernel: object, where: Machine, job: qemu.Job) -> object:
-        raise qemu.DirtyConsole(
-            "BUG: here", [f"suite {torture.PROGRAM}", *(f"| {line}" for line in TEXT.splitlines())]
-        )
+        raise qemu.DirtyConsole("BUG: here", said.output(torture.PROGRAM, TEXT))
 
     monkeypatch.setattr(kbuild, "build", lambda name: None)
     monkeypatch.setattr(kselftest, "build", lambda kernel: [Path("/bin/torture")])

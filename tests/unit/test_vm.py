@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0
 """How a VM's start and end are judged, with a shell script in the emulator's place."""
 
+import json
+import shlex
 import subprocess
 import sys
 import threading
@@ -18,6 +20,8 @@ from ferry.kernel.kbuild import Kernel
 from ferry.server import emulator
 from ferry.vm import qemu, records
 from ferry.vm.machine import Machine
+from tests.unit import said
+from tests.unit.conftest import FakeProgram
 
 KERNEL = Kernel("ferry", "6.12.1", Path(), Path(), Path(), Path(), "")
 SAYS_LINUX = 'echo "Linux version 6.12.1" >$folder/console'
@@ -43,48 +47,48 @@ def boot(
 
 
 def test_a_job_ends_with_its_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    result = boot(f"{SAYS_LINUX}; printf 'one\\nexit 7\\n' >$folder/result", monkeypatch, tmp_path)
-    assert (result.status, result.records) == (7, ["one"])
+    says = shlex.quote(said.record("one") + said.record("exit", status=7))
+    result = boot(f"{SAYS_LINUX}; printf %s {says} >$folder/result", monkeypatch, tmp_path)
+    assert (result.status, records.of(result.said, "one")) == (7, {"record": "one"})
+
+
+def test_a_job_that_says_why_it_failed_is_quoted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    says = shlex.quote(said.record("error", text="no such engine") + said.record("exit", status=1))
+    with pytest.raises(FerryError, match=r"^no such engine$"):
+        boot(f"printf %s {says} >$folder/result", monkeypatch, tmp_path)
 
 
 def test_a_measurement_that_fails_is_no_measurement(monkeypatch: pytest.MonkeyPatch) -> None:
     ends = [(1, "no memory"), (0, "done")]
 
     def run(kernel: Kernel, machine: Machine, job: qemu.Job, **how: object) -> qemu.Result:
-        status, said = ends.pop(0)
-        return qemu.Result(status, ["row a 1", "lost x", "row b 2 3"], said, "")
+        status, output = ends.pop(0)
+        return qemu.Result(status, said.record("one"), output, "")
 
     monkeypatch.setattr(qemu, "run", run)
     with pytest.raises(FerryError, match="the bench on ferry ended early: no memory"):
         qemu.measure(KERNEL, qemu.PROBE, qemu.Job("", 1.0), "the bench on ferry")
-    lines = qemu.measure(KERNEL, qemu.PROBE, qemu.Job("", 1.0), "the bench on ferry")
-    assert records.of("lost", lines) == ["x"]
-    assert records.named("row", lines) == [("a", "1"), ("b", "2 3")]
+    text = qemu.measure(KERNEL, qemu.PROBE, qemu.Job("", 1.0), "the bench on ferry")
+    assert text == said.record("one")
 
 
 @pytest.mark.parametrize(
-    ("status", "record"), [(0, 'row cpu { "a": 1}\n'), (1, "error 4K cpu: no such node\n")]
+    ("status", "record"),
+    [
+        (0, {"record": "migbench", "of": "cpu", "found": {"a": 1}}),
+        (1, {"record": "error", "text": "4K cpu: no such node"}),
+    ],
 )
-def test_a_job_has_one_line_for_the_bench(tmp_path: Path, status: int, record: str) -> None:
+def test_a_job_has_one_line_for_the_bench(
+    tmp_path: Path, fake_program: FakeProgram, status: int, record: dict[str, object]
+) -> None:
     """As it is in all guests, and on a real machine."""
-    says = f"""\
-#!/bin/sh
-printf '{{\\n "a": 1}}\\n' >{tmp_path}/row
-echo "$*" >{tmp_path}/asked
-echo no such node
-exit {status}
-"""
-    (tmp_path / "migbench").write_text(says)
-    (tmp_path / "migbench").chmod(0o755)
-    job = (
-        qemu.GUEST / "lib.sh"
-    ).read_text() + 'STEP="4K cpu"\nbench "row cpu" --folio 4K --more "two words"\n'
-    env = {"PATH": f"{tmp_path}:/usr/bin:/bin", "WORK": str(tmp_path)}
-    done = subprocess.run(
-        ["sh", "-c", f'exec 3>"{tmp_path}/result"; {job}'], env=env, check=False, capture_output=True
+    fake_program(
+        "migbench", f'printf \'{{\\n "a": 1}}\\n\' >row\necho "$*" >asked\necho no such node\nexit {status}'
     )
-    assert done.returncode == status
-    assert (tmp_path / "result").read_text() == record
+    job = "step 4K cpu; bench cpu --folio 4K --more 'two words'"
+    ended, text = said.by_job(tmp_path, job)
+    assert (ended, json.loads(text)) == (status, record)
     assert (tmp_path / "asked").read_text() == f"--folio 4K --more two words --json {tmp_path}/row\n"
 
 
@@ -104,11 +108,13 @@ def test_a_cancelled_vm_ends_at_once_and_says_so(tmp_path: Path, monkeypatch: py
 def test_a_shell_on_the_server_is_the_terminal_both_ways(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
+    end = shlex.quote(said.record("exit", status=3))
+
     def command(
         kernel: Kernel, machine: Machine, job: qemu.Job, folder: Path, output: list[str]
     ) -> list[str]:
         assert output[0] == "-chardev"
-        return ["sh", "-c", f"echo typed $(cat); echo exit 3 >{folder}/result"]
+        return ["sh", "-c", f"echo typed $(cat); echo {end} >{folder}/result"]
 
     monkeypatch.setattr(qemu, "ensure_emulator", lambda machine: None)
     monkeypatch.setattr(paths, "BUILD", tmp_path)
@@ -148,4 +154,4 @@ def test_a_shell_on_the_server_needs_a_terminal(capsys: pytest.CaptureFixture[st
 def test_an_interactive_shell_begins_with_sound_lines(setup: str) -> None:
     text = shell_script(KERNEL, setup)
     subprocess.run(["sh", "-n"], input=text, text=True, check=True)
-    assert text.endswith("bash -i\n")
+    assert text.endswith("exec bash -i\n")

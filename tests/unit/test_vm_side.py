@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 """The lab's logic around a VM that needs no VM: archive, console, machine, rows, TAP, sizes."""
 
-import json
 import shutil
 import subprocess
 from dataclasses import replace
@@ -12,10 +11,11 @@ import pytest
 from ferry import paths
 from ferry.bench import cost, migbench, redis, rows
 from ferry.errors import FerryError, UsageError
+from ferry.kernel.kbuild import Kernel
 from ferry.results import report
 from ferry.server import emulator
 from ferry.suites import kselftest, ktap
-from ferry.vm import console, initramfs, machine, races
+from ferry.vm import console, initramfs, machine, qemu, races
 from ferry.vm.machine import MACHINES
 
 MIGBENCH = {
@@ -29,7 +29,7 @@ MIGBENCH = {
 
 def row(engine: str, gbps: float, folio_kib: int = 4) -> rows.Row:
     """A row as migbench would have given it."""
-    return replace(rows.from_migbench(json.dumps(MIGBENCH), engine, 0), gbps=gbps, folio_kib=folio_kib)
+    return replace(rows.from_migbench(MIGBENCH, engine, 0), gbps=gbps, folio_kib=folio_kib)
 
 
 @pytest.mark.skipif(not shutil.which("cpio"), reason="needs cpio(1)")
@@ -182,9 +182,8 @@ def test_rounds_become_one_row_of_medians() -> None:
     "wrong", [{"passed": False}, {"mismatched_bytes": 1}, {"verified_bytes": 0}, {"gbps": None}]
 )
 def test_row_of_a_failed_move_is_refused(wrong: dict[str, object]) -> None:
-    text = json.dumps(MIGBENCH | wrong) if wrong != {"gbps": None} else "{}"
     with pytest.raises(FerryError):
-        rows.from_migbench(text, "dcbm", 4)
+        rows.from_migbench(MIGBENCH | wrong if wrong != {"gbps": None} else {}, "dcbm", 4)
 
 
 def test_row_has_the_documented_keys() -> None:
@@ -265,8 +264,11 @@ def test_ktap_missing_or_failed_case_fails(text: str) -> None:
     assert ktap.failed(ktap.parse(text))
 
 
-def test_selftest_records_are_split_by_suite() -> None:
-    assert kselftest.split(["suite a", "| 1..1", "| ok 1 x", "suite b"]) == {"a": "1..1\nok 1 x", "b": ""}
+def test_a_program_that_says_nothing_has_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel = Kernel("ferry", "6.12.1", Path(), Path(), Path(), Path(), "")
+    monkeypatch.setattr(qemu, "run", lambda *args: qemu.Result(0, "", "", ""))
+    cases = kselftest.run(kernel, MACHINES["smp"], [tmp_path / "silent"], kunit=False)
+    assert ktap.failed(cases["silent"])
 
 
 def test_complaints_are_what_is_no_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

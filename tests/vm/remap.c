@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * remap SECONDS BUSY READ: one CPU maps and unmaps the memory of the PCI device BUSY again and again,
- * while all others read a register of the device READ. Says how often it did, and what was wrong.
+ * while all others read a register of the device READ. Writes a record of how often, and what was wrong.
  */
 #define _GNU_SOURCE
 #include <err.h>
@@ -93,6 +93,7 @@ int main(int argc, char **argv)
 		command(config, there & ~COMMAND_MEMORY);
 		command(config, there);
 	}
-	printf("%ld %ld %ld\n", remapped, counts[0], counts[1]);
+	printf("{\"record\": \"remap\", \"remapped\": %ld, \"reads\": %ld, \"wrong\": %ld}\n",
+	       remapped, counts[0], counts[1]);
 	return 0;
 }

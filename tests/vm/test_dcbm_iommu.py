@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 
 import pytest
@@ -11,12 +10,12 @@ import pytest
 from ferry.bench import migbench
 from ferry.kernel import kbuild
 from ferry.server import emulator, profile
-from ferry.vm import machine, qemu
+from ferry.vm import machine, qemu, records
 
 pytestmark = pytest.mark.vm
 
 # In random order they do not adjoin in the old place where they do in the new one.
-BENCH = "/bin/migbench --folio 4K --bytes 16M --runs 3 --order random"
+BENCH = "bench dcbm --folio 4K --bytes 16M --runs 3 --order random"
 FOLIOS = 4 * 4096
 
 
@@ -32,44 +31,46 @@ def _server(*functions: str, iommu: bool = True) -> machine.Machine:
     return replace(there, iommu=iommu, kernel_args=(*there.kernel_args, "iommu.strict=1"))
 
 
-def _move(where: machine.Machine, *, flavour: str = "debug", option: str = "", then: str = "") -> list[str]:
-    """What the guest says: migbench's JSON, statistics, descriptors submitted, and what comes of then."""
+def _move(
+    where: machine.Machine, *, flavour: str = "debug", option: str = "", then: str = ""
+) -> tuple[records.Record, records.Record]:
+    """What migbench found, and what was counted; the latter after what is to be done then."""
     script = (
         "modprobe ptdma && modprobe dcbm timeout_ms=500 || fail 'cannot load dcbm'\n"
         # dcbm is to notice what is wrong, not the core, which would give the engine up
         "echo 60000 >$OFFLOAD/deadline_ms; echo 1 >$OFFLOAD/engine_always; echo dcbm >$OFFLOAD/active\n"
-        f'{BENCH} {option} --json /tmp/row >/tmp/said || fail "$(tail -n 1 /tmp/said)"\n'
-        "echo \"$(tr -d '\\n' </tmp/row)\" >&3\n"
-        "cd $OFFLOAD/stats; cat folios fallback_error quarantined_bytes >&3\n"
-        "awk 'NR > 1 { n += $4 } END { print n }' /sys/kernel/debug/dcbm/channels >&3\n"
+        f"{BENCH} {option}\n"
+        "cd $OFFLOAD/stats; folios=$(cat folios) failed=$(cat fallback_error) kept=$(cat quarantined_bytes)\n"
+        "submitted=$(awk 'NR > 1 { n += $4 } END { print n }' /sys/kernel/debug/dcbm/channels)\n"
         f"{then}"
+        "record counted moved: $folios failed: $failed kept: $kept descriptors: $submitted gone: ${gone:-0}\n"
     )
     job = qemu.Job(script, 300.0, programs={"bin/migbench": migbench.build_migbench()})
-    return qemu.run(kbuild.build(flavour), where, job).records
+    said = qemu.run(kbuild.build(flavour), where, job).said
+    return records.of(said, "migbench")["found"], records.of(said, "counted")
 
 
 def test_folios_that_lie_anywhere_share_a_descriptor() -> None:
     """Unlike without an IOMMU. All are unmapped as they were mapped, or DMA_API_DEBUG says so."""
-    row, moved, failed, kept, descriptors = _move(_server("", ""))
-    assert json.loads(row)["passed"]
-    assert (int(failed), int(kept)) == (0, 0)
+    row, counted = _move(_server("", ""))
+    assert row["passed"]
+    assert (counted["failed"], counted["kept"]) == (0, 0)
     # A busy guest may leave a few to Linux's own path, which moves them as well.
-    assert FOLIOS - FOLIOS // 64 < int(moved) <= FOLIOS
-    assert int(descriptors) < FOLIOS // 8
-    *_, descriptors = _move(_server("", "", iommu=False), flavour="ferry")
-    assert int(descriptors) > FOLIOS // 2
+    assert FOLIOS - FOLIOS // 64 < counted["moved"] <= FOLIOS
+    assert counted["descriptors"] < FOLIOS // 8
+    _, counted = _move(_server("", "", iommu=False), flavour="ferry")
+    assert counted["descriptors"] > FOLIOS // 2
 
 
 @pytest.mark.parametrize(("fault", "option"), [("error-at=5", ""), ("stall-at=5", "--allow-partial")])
 def test_faulty_channel_loses_no_byte(fault: str, option: str) -> None:
     """One descriptor is many folios: the CPU copies them all, or all stay and their pages are kept."""
-    row, moved, failed, kept, _ = _move(_server("", f",{fault}"), option=option)
-    found = json.loads(row)
+    found, counted = _move(_server("", f",{fault}"), option=option)
     assert found["passed"]
     assert found["verified_bytes"] >= 4 * 16 << 20
-    assert int(moved) > FOLIOS // 2
-    assert int(failed) > 1
-    assert (int(kept) > 4096) == bool(option)
+    assert counted["moved"] > FOLIOS // 2
+    assert counted["failed"] > 1
+    assert (counted["kept"] > 4096) == bool(option)
 
 
 def test_lost_copies_are_given_back_when_they_end() -> None:
@@ -77,12 +78,12 @@ def test_lost_copies_are_given_back_when_they_end() -> None:
     then = (
         "cd /; echo none >$OFFLOAD/active\n"
         "for try in $(seq 100); do rmmod dcbm 2>/dev/null && break; sleep 0.1; done\n"
-        "[ ! -d /sys/module/dcbm ] && echo gone >&3\n"
+        "[ ! -d /sys/module/dcbm ] && gone=1\n"
         "cd /sys/bus/pci/drivers/ptdma; for dev in 0*; do echo $dev >unbind; done\n"
     )
     where = _server(",descriptor-ns=1500000000")
-    row, _, failed, kept, _, gone = _move(where, option="--allow-partial", then=then)
-    assert json.loads(row)["passed"]
-    assert int(failed) > 1
-    assert int(kept) > 4096
-    assert gone == "gone"
+    found, counted = _move(where, option="--allow-partial", then=then)
+    assert found["passed"]
+    assert counted["failed"] > 1
+    assert counted["kept"] > 4096
+    assert counted["gone"]

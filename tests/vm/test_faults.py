@@ -9,7 +9,7 @@ from ferry import cli
 from ferry.bench import migbench
 from ferry.kernel import kbuild
 from ferry.server import emulator, faults, profile
-from ferry.vm import qemu
+from ferry.vm import qemu, records
 
 pytestmark = pytest.mark.vm
 
@@ -22,14 +22,14 @@ move() {
 	/bin/migbench --folio 64K --bytes 4M --runs 1 --warmup 0 >/tmp/said 2>&1 || fail "$(cat /tmp/said)"
 }
 move
-echo "before $(cat $errors)" >&3
+record before errors: "$(cat $errors)"
 echo FAULT
 rounds=0
 while [ "$(cat $errors)" -eq 0 ] && [ $rounds -lt 300 ]; do
 	move
 	rounds=$((rounds + 1))
 done
-echo "after $(cat $errors) $(cat $OFFLOAD/in_service)" >&3
+record after errors: "$(cat $errors)" in_service: "$(cat $OFFLOAD/in_service)"
 """
 
 
@@ -50,13 +50,13 @@ def test_a_fault_strikes_a_server_that_runs(capsys: pytest.CaptureFixture[str]) 
     programs = {"bin/migbench": migbench.build_migbench()}
     job = qemu.Job(SCRIPT, 300.0, programs=programs, controlled=True)
     where = profile.load("zen3").as_machine()
-    records = qemu.run(kbuild.build("ferry"), where, job, on_output=strike).records
-    said = {words[0]: words[1:] for words in map(str.split, records)}
+    said = qemu.run(kbuild.build("ferry"), where, job, on_output=strike).said
+    after = records.of(said, "after")
     assert codes == [0, 0]
     assert sorted(now) == list(range(16))
     assert now[0]["bandwidth"] == profile.load("zen3").dma.channel_mb_s * 10**6
     assert (now[0]["error-at"], now[0]["stalled"]) == (0, False)
-    assert said["before"] == ["0"]
-    assert (int(said["after"][0]) > 0, said["after"][1]) == (True, "1")
+    assert records.of(said, "before")["errors"] == 0
+    assert (after["errors"] > 0, after["in_service"]) == (True, 1)
     assert "error-code" in capsys.readouterr().out
     assert faults.running() == []

@@ -12,7 +12,7 @@ import pytest
 from ferry import paths
 from ferry.bench import migbench
 from ferry.kernel import kbuild
-from ferry.vm import machine, qemu
+from ferry.vm import machine, qemu, records
 
 pytestmark = pytest.mark.vm
 
@@ -22,7 +22,7 @@ ctl() { /usr/bin/python3 @CTL@ "$@"; }
 say() {
 	name=$1
 	shift
-	echo "$name $(ctl "$@" --json 2>&1)" >&3
+	record said of "$name" text "$(ctl "$@" --json 2>&1)"
 }
 say boot status
 say junk set window_pages=junk
@@ -34,12 +34,12 @@ while [ ! -s /tmp/watched ]; do sleep 0.1; done
 @MIGBENCH@ --folio 2M --bytes 64M --runs 3 >/tmp/said || fail "$(tail -n 1 /tmp/said)"
 sleep 2
 kill $watch
-echo "watch [$(paste -s -d , /tmp/watched)]" >&3
+record said of watch text "[$(paste -s -d , /tmp/watched)]"
 say status status
 say reset reset
 say apply apply
-echo "user $(setpriv --reuid 65534 --clear-groups /usr/bin/python3 @CTL@ use none --json 2>&1)" >&3
-echo "text $(ctl status | head -n 2 | tail -n 1)" >&3
+record said of user text "$(setpriv --reuid 65534 --clear-groups /usr/bin/python3 @CTL@ use none --json 2>&1)"
+record said of text text "$(ctl status | head -n 2 | tail -n 1)"
 """
 
 # ferryctl tune, on a machine with an engine, settings and a DMA engine that nobody has yet.
@@ -66,13 +66,13 @@ modprobe softdma channels=2 || fail 'cannot load softdma'
 ctl use cpu >/dev/null
 ctl set reasons=damon target_us=900 >/dev/null
 rm -f /etc/ferry.conf
-echo "before $(state)" >&3
-echo "unasked $(ctl tune --json </dev/null 2>&1 | tail -n 1)" >&3
+record said of before text "$(state)"
+record said of unasked text "$(ctl tune --json </dev/null 2>&1 | tail -n 1)"
 ctl tune --yes --write --json --rounds 3 --bytes 32M >/tmp/tuned 2>/tmp/said ||
 	fail "tune: $(cat /tmp/tuned /tmp/said)"
-echo "tune $(cat /tmp/tuned)" >&3
-echo "after $(state)" >&3
-echo "conf $(paste -s -d , /etc/ferry.conf)" >&3
+record said of tune text "$(cat /tmp/tuned)"
+record said of after text "$(state)"
+record said of conf text "$(paste -s -d , /etc/ferry.conf)"
 for signal in INT TERM; do
 	/usr/bin/python3 -B /tmp/ctl @CTL@ tune --yes --json --bytes 32M --engine mtcopy --rounds 99 \\
 		>/tmp/ended 2>&1 &
@@ -82,8 +82,8 @@ for signal in INT TERM; do
 	done >/dev/null
 	kill -$signal $tuner
 	wait $tuner
-	echo "$signal $? $(tail -n 1 /tmp/ended)" >&3
-	echo "after-$signal $(state)" >&3
+	record said of "$signal" text "$? $(tail -n 1 /tmp/ended)"
+	record said of "after-$signal" text "$(state)"
 done
 """
 
@@ -93,8 +93,8 @@ def _run(flavour: str, script: str) -> dict[str, str]:
     for name, path in (("@CTL@", "tools/ferryctl/ferryctl.py"), ("@MIGBENCH@", "bench/migbench")):
         script = script.replace(name, shlex.quote(str(paths.ROOT / path)))
     job = qemu.Job(script, 300.0, host_root=True)
-    records = qemu.run(kbuild.build(flavour), machine.get("smp"), job).records
-    return dict(record.split(" ", 1) for record in records if " " in record)
+    said = qemu.run(kbuild.build(flavour), machine.get("smp"), job).said
+    return {each["of"]: each["text"] for each in records.every(said, "said")}
 
 
 @pytest.fixture(scope="module")

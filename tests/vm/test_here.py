@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,7 @@ from ferry.bench import cell, migbench
 from ferry.bench.cell import Cell, Found
 from ferry.kernel import kbuild
 from ferry.tables import here
-from ferry.vm import machine, qemu
+from ferry.vm import machine, qemu, records
 
 pytestmark = pytest.mark.vm
 
@@ -39,50 +38,50 @@ echo cpu >$OFFLOAD/active
 SAY = """
 say() {
 	for name in active window_pages chunk_pages stripe_bytes min_bytes reasons inaccessible_enabled; do
-		echo "is $1 $name $(cat $OFFLOAD/$name)" >&3
+		record is when "$1" what "$name $(cat $OFFLOAD/$name)"
 	done
 	for name in dcbm/parameters/channels dcbm/parameters/queue_depth mtcopy/parameters/threads; do
-		echo "is $1 $name $(cat /sys/module/$name 2>/dev/null)" >&3
+		record is when "$1" what "$name $(cat /sys/module/$name 2>/dev/null)"
 	done
-	echo "is $1 files $(ls /tmp)" >&3
+	record is when "$1" what "files $(ls /tmp)"
 }
 """
 RUN = "mkdir /ferry/work; WORK=/ferry/work sh /ferry/here.sh"
 
 
-def _boot(folder: Path, flavour: str, script: str, body: str) -> list[str]:
-    """The records of a script, in a guest that has here's job with a body as /ferry/here.sh."""
+def _boot(folder: Path, flavour: str, script: str, body: str) -> str:
+    """What a script records, in a guest that has here's job with a body as /ferry/here.sh."""
     (folder / "here.sh").write_text(here.job(body))
     programs = {"ferry/here.sh": folder / "here.sh", "bin/migbench": migbench.build_migbench()}
     job = qemu.Job(f"{SAY}{script}", 240.0, programs=programs)
-    return qemu.run(kbuild.build(flavour), machine.get("icount"), job).records
+    return qemu.run(kbuild.build(flavour), machine.get("icount"), job).said
 
 
-def _measured(records: Sequence[str]) -> list[Found]:
-    found = cell.parse(records, CELLS)
+def _measured(said: str) -> list[Found]:
+    found = cell.parse(said, CELLS)
     return [found[i] for i in sorted(found)]
 
 
-def _settings(records: Sequence[str], when: str) -> list[str]:
-    return [record.removeprefix(f"is {when} ") for record in records if record.startswith(f"is {when} ")]
+def _settings(said: str, when: str) -> list[str]:
+    return [each["what"] for each in records.every(said, "is") if each["when"] == when]
 
 
 @pytest.fixture(scope="module")
-def records(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+def said(tmp_path_factory: pytest.TempPathFactory) -> str:
     """A machine with cpu active and everything set, measured, the engine before the vanilla cells."""
     body = cell.script(sorted(enumerate(CELLS), key=lambda each: cell.key(each[1])))
     folder = tmp_path_factory.mktemp("here")
     return _boot(folder, "ferry", f"{USED}\nsay before\n{RUN}\nsay after", body)
 
 
-def test_none_is_that_of_a_fresh_machine(records: list[str], tmp_path: Path) -> None:
+def test_none_is_that_of_a_fresh_machine(said: str, tmp_path: Path) -> None:
     """Under icount a nanosecond is an instruction; with cpu the first folio is usable twice as soon."""
-    ours = {each.cell: each for each in _measured(records)}
+    ours = {each.cell: each for each in _measured(said)}
     assert len(ours) == len(CELLS)
     vanilla = [(i, each) for i, each in enumerate(CELLS) if each.engine == "vanilla"]
     programs = {"bin/migbench": migbench.build_migbench()}
     job = qemu.Job(cell.script(vanilla), 240.0, programs=programs)
-    theirs = _measured(qemu.run(kbuild.build("ferry"), machine.get("icount"), job).records)
+    theirs = _measured(qemu.run(kbuild.build("ferry"), machine.get("icount"), job).said)
     for each in theirs:
         assert ours[each.cell].row.gbps == pytest.approx(each.row.gbps, rel=0.01)
     one, cpu = CELLS[:2]
@@ -92,13 +91,13 @@ def test_none_is_that_of_a_fresh_machine(records: list[str], tmp_path: Path) -> 
     assert (ours[cpu].row.first_folio_us or 0.0) < 0.8 * first
 
 
-def test_all_is_put_back(records: list[str]) -> None:
-    before = _settings(records, "before")
+def test_all_is_put_back(said: str) -> None:
+    before = _settings(said, "before")
     assert "active cpu" in before
     assert "window_pages 96" in before
     assert "dcbm/parameters/channels 3" in before
-    assert _settings(records, "after") == before
-    assert not [record for record in records if record.startswith("lost ")]
+    assert _settings(said, "after") == before
+    assert not records.every(said, "lost")
 
 
 @pytest.mark.parametrize("signal", ["HUP", "TERM"])
@@ -118,5 +117,5 @@ def test_all_is_put_back_after_a_signal(tmp_path: Path, signal: str) -> None:
 def test_free_channels_are_counted_and_left_free(tmp_path: Path) -> None:
     script = f"modprobe softdma channels=4\nsay before\n{RUN}\nsay after"
     found = _boot(tmp_path, "ferry", script, "count_dma")
-    assert "channels 4" in found
+    assert records.of(found, "channels")["free"] == 4
     assert _settings(found, "after") == _settings(found, "before")

@@ -6,16 +6,14 @@ the way to a table is tested by what the driver puts into the invalidation queue
 reads after a flush that is missing.
 """
 
-import json
-import re
 from dataclasses import dataclass, replace
 
 import pytest
 
 from ferry.bench import iommu
 from ferry.kernel import kbuild
-from ferry.suites import ktap
-from ferry.vm import machine, qemu
+from ferry.suites import kselftest, ktap
+from ferry.vm import machine, qemu, records
 
 pytestmark = pytest.mark.vm
 
@@ -41,25 +39,23 @@ def run(flavour: str, lines: list[str], cpus: int = 4, edus: int = 1) -> qemu.Re
     return result
 
 
-def bench(flavour: str, workload: str, cpus: int = 4) -> dict[str, int]:
+def bench(flavour: str, workload: str, cpus: int = 4) -> records.Record:
     """The figures of one workload of iommu_bench, and the interrupts of DMA faults meanwhile."""
     lines = [
         "load_bench",
-        "grep dmar /proc/interrupts | sed 's/^/before /' >&3",
-        f"echo found $(run {workload}) >&3",
-        "grep dmar /proc/interrupts | sed 's/^/after /' >&3",
+        f"count='/dmar/ {{ for (i = 2; i < {cpus + 2}; i++) n += $i }} END {{ print n + 0 }}'",
+        'faults() { awk "$count" /proc/interrupts; }',
+        "before=$(faults)",
+        f"found=$(run {workload})",
+        "record found $found faults: $(($(faults) - before))",
         "rmmod iommu_bench",
     ]
-    rows = {line.split()[0]: line for line in run(flavour, lines, cpus).records}
-    faults = [sum(int(word) for word in rows[when].split()[2 : 2 + cpus]) for when in ("before", "after")]
-    found = {key: int(value) for key, value in re.findall(r"(\w+)=(\d+)", rows["found"])}
-    return found | {"faults": faults[1] - faults[0]}
+    return records.of(run(flavour, lines, cpus).said, "found")
 
 
 def left(result: qemu.Result) -> dict[str, int]:
     """KiB of tables that each run of iova_stress left."""
-    rows = [line.split(" ", 2)[1:] for line in result.records if line.startswith("stress ")]
-    return {name: json.loads(text)["iommu_kib"] for name, text in rows}
+    return {each["of"]: each["found"]["iommu_kib"] for each in records.every(result.said, "stress")}
 
 
 def test_memory_returns_to_its_level() -> None:
@@ -110,15 +106,17 @@ def flush(qw0: int, qw1: int) -> Flush:
 
 def flushes(args: str) -> list[Flush]:
     """What is in the invalidation queue while iova_stress runs through VFIO."""
+    record = r'{"record": "flush", "qw0": "\1", "qw1": "\2"}'
     lines = [
         "bind_vfio",
         f"[ -d {TRACING}/events ] || mount -t tracefs tracefs {TRACING}",
         f"echo 1 >{TRACING}/events/intel_iommu/qi_submit/enable",
         f"stress vfio traced {args}",
-        f"sed -n 's/.*: iotlb_inv [^:]*: /flush /p' {TRACING}/trace >&3",
+        # By one process: thousands of record() would take long.
+        f"sed -nE 's/.*: iotlb_inv [^:]*: (\\S+) (\\S+).*/{record}/p' {TRACING}/trace >&3",
     ]
-    words = [line.split()[1:3] for line in run("ferry", lines).records if line.startswith("flush ")]
-    return [flush(int(qw0, 16), int(qw1, 16)) for qw0, qw1 in words]
+    found = records.every(run("ferry", lines).said, "flush")
+    return [flush(int(each["qw0"], 16), int(each["qw1"], 16)) for each in found]
 
 
 @pytest.mark.parametrize(("args", "step"), [("", TABLE), ("-o random", TABLE), ("-k -d 32768", 16 * TABLE)])
@@ -172,9 +170,9 @@ def test_dma_sees_the_right_page_or_none() -> None:
 def test_kunit(flavour: str) -> None:
     """Every edge of a hole, the flush and the spare table, in every format of tables."""
     kernel = kbuild.build(flavour)
-    script = "sed 's/^/| /' </sys/kernel/debug/kunit/intel_iommu_empty_tables/results >&3"
+    script = "output kunit </sys/kernel/debug/kunit/intel_iommu_empty_tables/results"
     job = qemu.Job(script, BOOT_S, kernel_args=("kunit.enable=1",))
     result = qemu.run(kernel, machine.get("iommu-smp"), job)
-    cases = ktap.parse("\n".join(line[2:] for line in result.records if line.startswith("|")))
+    cases = ktap.parse(kselftest.outputs(result.said).get("kunit", ""))
     assert not ktap.failed(cases)
     assert len(cases) > 10

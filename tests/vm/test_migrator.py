@@ -14,7 +14,7 @@ import pytest
 from ferry import packages, paths, proc
 from ferry.bench import migbench
 from ferry.kernel import kbuild
-from ferry.vm import machine, qemu
+from ferry.vm import machine, qemu, records
 
 pytestmark = pytest.mark.vm
 
@@ -29,14 +29,15 @@ move() {
 	before=$(cat $sys/bytes) errors=$(cat $sys/errors)
 	@MIGBENCH@ --folio $2 --bytes 32M --runs 2 --warmup 0 >/tmp/said 2>&1 ||
 		fail "$1: $(grep -m 1 migbench: /tmp/said)"
-	echo "$1 $(($(cat $sys/bytes) - before)) $(($(cat $sys/errors) - errors)) $(cat $OFFLOAD/in_service)" >&3
+	record move of "$1" bytes: $(($(cat $sys/bytes) - before)) errors: $(($(cat $sys/errors) - errors)) \\
+		in_service: "$(cat $OFFLOAD/in_service)"
 }
 insmod @MODULE@ || fail "cannot load my_migrator: see the console"
 echo my_migrator >$OFFLOAD/active || fail "cannot use my_migrator"
 for folio in 4K 64K 2M; do
 	move $folio $folio
 done
-echo "pinned $(rmmod my_migrator 2>&1)" >&3
+record pinned text "$(rmmod my_migrator 2>&1)"
 echo 3 >$param
 move some-fail 64K
 echo 1 >$param
@@ -48,7 +49,7 @@ echo my_migrator >$OFFLOAD/active
 move again 64K
 echo none >$OFFLOAD/active
 rmmod my_migrator || fail "cannot unload my_migrator"
-echo "left $(cat $OFFLOAD/available)" >&3
+record left text "$(cat $OFFLOAD/available)"
 insmod @MODULE@ && echo my_migrator >$OFFLOAD/active && move reloaded 2M
 echo none >$OFFLOAD/active
 rmmod my_migrator || fail "cannot unload my_migrator a second time"
@@ -98,38 +99,41 @@ def test_checkpatch_is_content(name: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def said(built: Path) -> dict[str, list[str]]:
-    """One boot: bytes, errors and whether it is in service, for each move."""
+def said(built: Path) -> str:
+    """One boot."""
     script = SCRIPT.replace("@MODULE@", shlex.quote(str(built / "my_migrator.ko")))
     script = script.replace("@MIGBENCH@", shlex.quote(str(migbench.build_migbench())))
     job = qemu.Job(script, 300.0, host_root=True)
-    records = qemu.run(kbuild.build("ferry"), machine.get("smp"), job).records
-    return {words[0]: words[1:] for words in map(str.split, records) if words}
+    return qemu.run(kbuild.build("ferry"), machine.get("smp"), job).said
+
+
+def _moved(said: str, name: str) -> tuple[int, int, int]:
+    """Bytes, errors and whether it is in service, of one move."""
+    (found,) = (each for each in records.every(said, "move") if each["of"] == name)
+    return found["bytes"], found["errors"], found["in_service"]
 
 
 @pytest.mark.parametrize("move", [*FOLIOS, "again"])
-def test_it_copies_all_that_moves(said: dict[str, list[str]], move: str) -> None:
+def test_it_copies_all_that_moves(said: str, move: str) -> None:
     """migbench has verified each byte; that it was this engine which copied it, the counter says."""
-    assert said[move] == [str(2 * (32 << 20)), "0", "1"]
+    assert _moved(said, move) == (2 * (32 << 20), 0, 1)
 
 
-def test_errors_are_those_of_single_folios(said: dict[str, list[str]]) -> None:
+def test_errors_are_those_of_single_folios(said: str) -> None:
     """Each third of 1,024 folios; the engine's other two thirds count, and all have arrived."""
-    copied, errors, in_service = map(int, said["some-fail"])
+    copied, errors, in_service = _moved(said, "some-fail")
     assert (copied + errors * (64 << 10), in_service) == (2 * (32 << 20), 1)
     assert 300 <= errors <= 370
 
 
-def test_an_engine_that_always_fails_is_out_of_service_until_it_is_chosen_anew(
-    said: dict[str, list[str]],
-) -> None:
-    copied, errors, in_service = map(int, said["all-fail"])
+def test_an_engine_that_always_fails_is_out_of_service_until_it_is_chosen_anew(said: str) -> None:
+    copied, errors, in_service = _moved(said, "all-fail")
     assert (copied, in_service) == (0, 0)
     assert errors >= 8
-    assert said["broken"] == ["0", "0", "0"]
+    assert _moved(said, "broken") == (0, 0, 0)
 
 
-def test_it_is_pinned_while_it_is_active_and_leaves_nothing(said: dict[str, list[str]]) -> None:
-    assert "in use" in " ".join(said["pinned"])
-    assert said["left"] == ["cpu"]
-    assert said["reloaded"][1:] == ["0", "1"]
+def test_it_is_pinned_while_it_is_active_and_leaves_nothing(said: str) -> None:
+    assert "in use" in records.of(said, "pinned")["text"]
+    assert records.of(said, "left")["text"] == "cpu"
+    assert _moved(said, "reloaded")[1:] == (0, 1)

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 
 import pytest
@@ -11,8 +10,8 @@ import pytest
 from ferry.bench import migbench
 from ferry.kernel import kbuild
 from ferry.server import emulator, profile
-from ferry.suites import ktap
-from ferry.vm import machine, qemu
+from ferry.suites import kselftest, ktap
+from ferry.vm import machine, qemu, records
 
 pytestmark = pytest.mark.vm
 
@@ -62,9 +61,9 @@ def result(request: pytest.FixtureRequest) -> qemu.Result:
     names = [f"{name}={_function(name)}" for name in SLOTS]
     script = (
         f"modprobe ptdma && modprobe ptdma_test {' '.join(names)} || fail 'cannot load the tests'\n"
-        "sed 's/^/| /' /sys/kernel/debug/kunit/ptdma/results >&3\n"
+        "output kunit </sys/kernel/debug/kunit/ptdma/results\n"
         f"stats=$(echo /sys/kernel/debug/dmaengine/{_function('erring')}*/stats)\n"
-        "sed 's/^/stats /' $stats >&3\n"
+        "record stats interrupts: \"$(awk '/Interrupts/ { print $NF }' $stats)\"\n"
     )
     job = qemu.Job(script, 180.0, kernel_args=("kunit.enable=1",))
     return qemu.run(kbuild.build(request.param), _server(*SLOTS.values()), job)
@@ -72,7 +71,7 @@ def result(request: pytest.FixtureRequest) -> qemu.Result:
 
 @pytest.mark.parametrize("name", CASES)
 def test_client_is_told_the_truth(result: qemu.Result, name: str) -> None:
-    text = "\n".join(record[2:] for record in result.records if record.startswith("|"))
+    text = kselftest.outputs(result.said).get("kunit", "")
     outcomes = {case.name: case.outcome for case in ktap.parse(text)}
     assert outcomes.get(name) == "ok", text
 
@@ -84,8 +83,7 @@ def test_error_is_named_by_its_code(result: qemu.Result) -> None:
 
 def test_group_shares_interrupts(result: qemu.Result) -> None:
     """One after half a ring, one for the error, one for what is left: not one per copy."""
-    (count,) = (int(record.split()[-1]) for record in result.records if "Interrupts" in record)
-    assert 0 < count <= GROUP // 8
+    assert 0 < records.of(result.said, "stats")["interrupts"] <= GROUP // 8
 
 
 def test_driver_leaves_while_it_copies() -> None:
@@ -94,38 +92,38 @@ def test_driver_leaves_while_it_copies() -> None:
         "modprobe ptdma && modprobe dcbm timeout_ms=2000 && echo dcbm >$OFFLOAD/active || fail 'no dcbm'\n"
         # Not for a host that is busy
         "echo 60000 >$OFFLOAD/deadline_ms; echo 1 >$OFFLOAD/engine_always\n"
-        "/bin/migbench --folio 2M --bytes 64M --runs 60 --json /tmp/row >/tmp/said & bench=$!\n"
+        "bench leaving --folio 2M --bytes 64M --runs 60 & bench=$!\n"
         "cd /sys/bus/pci/drivers/ptdma\n"
         "for round in 1 2 3; do\n"
         'for name in 0000:*; do sleep 0.3; echo $name >unbind; all="$all $name"; done\n'
-        "grep -c gone /sys/kernel/debug/dcbm/channels >&3\n"
+        "record gone channels: $(grep -c gone /sys/kernel/debug/dcbm/channels)\n"
         "for name in $all; do echo $name >bind; done; all=\n"
         "echo none >$OFFLOAD/active; echo dcbm >$OFFLOAD/active || fail 'cannot choose dcbm anew'\n"
         "done\n"
         "kill -0 $bench || fail 'the bench ended before the drivers left'\n"
-        'wait $bench || fail "$(tail -n 1 /tmp/said)"\n'
-        "echo \"$(tr -d '\\n' </tmp/row)\" >&3; cd $OFFLOAD/stats\n"
-        "cat bytes quarantined_bytes >&3\n"
+        "wait $bench || exit\n"
+        "record counted moved: $(cat $OFFLOAD/stats/bytes) kept: $(cat $OFFLOAD/stats/quarantined_bytes)\n"
     )
     slow = "bandwidth=500000000"
     job = qemu.Job(script, 300.0, programs={"bin/migbench": migbench.build_migbench()})
-    *gone, row, moved, lost = qemu.run(kbuild.build("ferry"), _server(slow, slow, slow, slow), job).records
-    assert gone == ["4", "4", "4"]
-    assert json.loads(row)["passed"]
-    assert int(moved) > 0
-    assert int(lost) == 0
+    said = qemu.run(kbuild.build("ferry"), _server(slow, slow, slow, slow), job).said
+    assert [each["channels"] for each in records.every(said, "gone")] == [4, 4, 4]
+    assert records.of(said, "migbench")["found"]["passed"]
+    counted = records.of(said, "counted")
+    assert counted["moved"] > 0
+    assert counted["kept"] == 0
 
 
 def test_device_that_bounces_is_refused() -> None:
     """The CPU would copy twice what the engine copies once."""
     script = (
         "modprobe ptdma && modprobe dcbm || fail 'no dcbm'\n"
-        "echo dcbm >$OFFLOAD/active && echo taken >&3\n"
+        "echo dcbm >$OFFLOAD/active && record taken\n"
         "exit 0\n"
     )
     job = qemu.Job(script, 120.0, kernel_args=("swiotlb=force",))
     result = qemu.run(kbuild.build("ferry"), _server(""), job)
-    assert not result.records
+    assert not records.every(result.said, "taken")
     assert "channels of ptdma are not used: what it copies would go through bounce buffers" in result.console
 
 
@@ -143,15 +141,14 @@ def test_faulty_channel_loses_no_byte(fault: str, counter: str, option: str) -> 
         "modprobe ptdma && modprobe dcbm timeout_ms=500 || fail 'cannot load dcbm'\n"
         # dcbm is to notice, not the core, which would give the engine up
         "echo 60000 >$OFFLOAD/deadline_ms; echo 1 >$OFFLOAD/engine_always; echo dcbm >$OFFLOAD/active\n"
-        f"/bin/migbench --folio 2M --bytes 64M --runs 3 {option} --json /tmp/row >/tmp/said ||"
-        ' fail "$(tail -n 1 /tmp/said)"\n'
-        f"echo \"$(tr -d '\\n' </tmp/row)\" >&3; cat $OFFLOAD/stats/{counter} $OFFLOAD/stats/bytes >&3\n"
+        f"bench faulty --folio 2M --bytes 64M --runs 3 {option}\n"
+        f"cd $OFFLOAD/stats; record counted count: $(cat {counter}) moved: $(cat bytes)\n"
     )
     where = _server("", fault, "", "")
     job = qemu.Job(script, 180.0, programs={"bin/migbench": migbench.build_migbench()})
-    row, counted, moved = qemu.run(kbuild.build("ferry"), where, job).records
-    found = json.loads(row)
+    said = qemu.run(kbuild.build("ferry"), where, job).said
+    found, counted = records.of(said, "migbench")["found"], records.of(said, "counted")
     assert found["passed"]
     assert found["verified_bytes"] >= 3 * 64 << 20
-    assert int(counted) > 0
-    assert int(moved) > 2 * 64 << 20  # the other channels went on
+    assert counted["count"] > 0
+    assert counted["moved"] > 2 * 64 << 20  # the other channels went on

@@ -11,7 +11,7 @@ import pytest
 from ferry import proc
 from ferry.kernel import kbuild
 from ferry.server import emulator, profile
-from ferry.vm import machine, qemu
+from ferry.vm import machine, qemu, records
 
 pytestmark = pytest.mark.vm
 
@@ -31,8 +31,7 @@ def test_memory_can_be_mapped_while_all_cpus_access_devices(tmp_path: Path) -> N
     script = "".join(f"echo 1 >/sys/bus/pci/devices/{name}/enable\n" for name in names)
     script += f"remap {SECONDS} {' '.join(names)} >/tmp/said; cat /tmp/said >&3\n"
     job = qemu.Job(script, 180.0, programs={"bin/remap": program})
-    (record,) = qemu.run(kbuild.build("ferry"), where, job).records
-    remapped, reads, wrong = (int(word) for word in record.split())
-    assert remapped > 100
-    assert reads > 100_000
-    assert wrong == 0
+    found = records.of(qemu.run(kbuild.build("ferry"), where, job).said, "remap")
+    assert found["remapped"] > 100
+    assert found["reads"] > 100_000
+    assert found["wrong"] == 0

@@ -4,13 +4,13 @@
 import pytest
 
 from ferry.kernel import kbuild
-from ferry.vm import machine, qemu
+from ferry.vm import machine, qemu, records
 
 pytestmark = pytest.mark.vm
 
 SCRIPT = """
 cd $OFFLOAD
-say() { echo "$1 $2" >&3; }
+say() { record said what "$1 $2"; }
 take() { if echo "$2" >$1 2>/dev/null; then say "$1=$2" taken; else say "$1=$2" refused; fi; }
 say active "$(cat active)"
 take active nobody
@@ -56,4 +56,4 @@ EXPECTED = [
 def test_settings_are_validated_and_the_active_module_is_pinned() -> None:
     """One boot, one script, every answer."""
     result = qemu.run(kbuild.build("ferry"), machine.get("smp"), qemu.Job(SCRIPT, 90.0))
-    assert [line for line in result.records if line] == EXPECTED
+    assert [each["what"] for each in records.every(result.said, "said")] == EXPECTED

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
@@ -12,7 +11,7 @@ from typing import Any
 from ferry.bench import rows
 from ferry.bench.sizes import PAGE, parse_size
 from ferry.errors import FerryError
-from ferry.vm.records import named
+from ferry.vm import records
 
 # dma is the earlier design, one big copy phase with whole folios for each channel; ferry is Ferry's own.
 ENGINES = ("vanilla", "cpu", "dma", "ferry", "mtcopy")
@@ -89,10 +88,10 @@ class Cell:
         lines = [
             f"step {shlex.quote(self.title)}",
             f"activate {ACTIVE[self.engine]}",
-            f'bench "cell {index}" {shlex.join(args)}',
+            f"bench {index} {shlex.join(args)}",
         ]
         if self.cycles:
-            lines.append(f'echo "cycles {index} $(cycles migbench {shlex.join(args)} --warmup 0)" >&3')
+            lines.append(f"cycles {index} migbench {shlex.join(args)} --warmup 0")
         return lines
 
 
@@ -165,24 +164,24 @@ def script(cells: Sequence[tuple[int, Cell]]) -> str:
     return "\n".join(lines)
 
 
-def parse(records: Sequence[str], cells: Sequence[Cell]) -> dict[int, Found]:
+def parse(said: str, cells: Sequence[Cell]) -> dict[int, Found]:
     """What a job found, by the cells' numbers."""
     found = {}
-    for number, text in named("cell", records):
-        cell = cells[int(number)]
-        row = rows.from_migbench(text, cell.engine, cell.channels)
-        found[int(number)] = Found(cell, row, _access(text))
-    for number, text in named("cycles", records):
-        total, moved, copies = (int(word) for word in text.split())
-        each = found[int(number)]
-        if not moved or moved % (each.cell.bytes // PAGE):
-            raise FerryError(f"{each.cell.title}: migrate_pages() says that it has moved {moved} pages")
-        found[int(number)] = replace(each, cycles=(total / moved, copies / moved))
+    for each in records.every(said, "migbench"):
+        number, cell = int(each["of"]), cells[int(each["of"])]
+        row = rows.from_migbench(each["found"], cell.engine, cell.channels)
+        found[number] = Found(cell, row, _access(each["found"]))
+    for each in records.every(said, "cycles"):
+        number, moved = int(each["of"]), each["moved"]
+        cell = cells[number]
+        if not moved or moved % (cell.bytes // PAGE):
+            raise FerryError(f"{cell.title}: migrate_pages() says that it has moved {moved} pages")
+        found[number] = replace(found[number], cycles=(each["total"] / moved, each["copies"] / moved))
     return found
 
 
-def _access(text: str) -> dict[str, float] | None:
-    found = json.loads(text).get("access")
+def _access(row: records.Record) -> dict[str, float] | None:
+    found = row.get("access")
     return {name.removesuffix("_cycles_per_page"): each for name, each in found.items()} if found else None
 
 

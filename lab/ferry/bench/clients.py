@@ -22,9 +22,8 @@ from ferry.bench.sizes import PAGE
 from ferry.errors import FerryError
 from ferry.kernel import kbuild
 from ferry.progress import Step
-from ferry.vm import parallel, qemu
+from ferry.vm import parallel, qemu, records
 from ferry.vm.machine import Machine
-from ferry.vm.records import named, of
 
 PACKAGES = ("redis-server", "redis-tools", "numactl")
 PROGRAMS = ("redis-server", "redis-cli", "redis-benchmark", "migratepages")
@@ -114,7 +113,7 @@ def script(plan: Plan, cell: Cell) -> str:
         f"start_redis {plan.keys} {plan.value_bytes} {huge}",
         f"under_load still {load} there_and_back 0 0 {plan.trips}",
         f"under_load moved {load} there_and_back 0 1 {plan.trips}",
-        'echo "digest $(cli DEBUG DIGEST)" >&3',
+        "digest",
     ]
     return "\n".join(lines)
 
@@ -135,8 +134,8 @@ def measure(plan: Plan, machine: Machine, cells: Sequence[Cell]) -> tuple[list[F
                 script(plan, cell), TIMEOUT_S, programs=programs, name=f"console-{cell.folio}-{cell.engine}"
             )
             kernel = kernels[_flavour(cell)]
-            records = qemu.measure(kernel, machine, job, f"redis on {cell}", cancelled=cancelled)
-            return parse(records, cell, plan)
+            said = qemu.measure(kernel, machine, job, f"redis on {cell}", cancelled=cancelled)
+            return parse(said, cell, plan)
 
         for each in parallel.run(run, cells, len(os.sched_getaffinity(0))):
             found[each.cell] = each
@@ -148,18 +147,18 @@ def _flavour(cell: Cell) -> str:
     return "vanilla" if cell.engine == rows.VANILLA else "ferry"
 
 
-def parse(records: Sequence[str], cell: Cell, plan: Plan) -> Found:
+def parse(said: str, cell: Cell, plan: Plan) -> Found:
     """What a guest has recorded, if the data is whole and was moved. Raises FerryError otherwise."""
-    digests = of("digest", records)
+    digests = [each["hex"] for each in records.every(said, "digest")]
     if len(digests) != 2 or digests[0] != digests[1]:
         raise FerryError(f"redis on {cell}: the dataset's digest was {digests[:1]} and is {digests[1:]}")
-    moves = tuple(_move(text) for text in of("move", records))[
+    moves = tuple(map(_move, records.every(said, "move")))[
         2 * plan.trips :
     ]  # the first stayed where they were
     if len(moves) != 2 * plan.trips or min(move.bytes for move in moves) < _least(plan):
         raise FerryError(f"redis on {cell}: not all was moved each time: {moves}")
-    loads = {name: _load(text) for name, text in named("load", records)}
-    (huge,) = (int(text) for text in of("huge_kib", records))
+    loads = {each["of"]: _load(each["figures"]) for each in records.every(said, "load")}
+    huge = records.of(said, "huge")["kib"]
     if (huge > 0) != (cell.folio != "4K"):
         raise FerryError(f"redis on {cell}: {huge} KiB of it are huge pages")
     return Found(cell, huge << 10, loads["still"], loads["moved"], moves)
@@ -170,11 +169,10 @@ def _least(plan: Plan) -> int:
     return plan.keys * plan.value_bytes * 3 // 4
 
 
-def _move(text: str) -> Move:
-    us, requests, pages = (int(word) for word in text.split())
-    return Move(us, requests, pages * PAGE)
+def _move(found: records.Record) -> Move:
+    return Move(found["us"], found["requests"], found["pages"] * PAGE)
 
 
-def _load(csv: str) -> Load:
-    per_second, _, _, median, _, p99, longest = (float(word.strip('"')) for word in csv.split(",")[1:])
+def _load(figures: Sequence[float]) -> Load:
+    per_second, _, _, median, _, p99, longest = figures
     return Load(per_second, median, p99, longest)

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -15,8 +14,7 @@ from ferry.errors import FerryError
 from ferry.kernel import kbuild
 from ferry.kernel.kbuild import Kernel
 from ferry.progress import Step
-from ferry.vm import machine, qemu
-from ferry.vm.records import named, of
+from ferry.vm import machine, qemu, records
 
 FLAVOURS = ("vanilla", "ferry")
 MODULE = "bench/iommu_bench.ko"
@@ -229,37 +227,33 @@ def smp_script() -> str:
 
 def api_script() -> str:
     """The job that looks at what the DMA API leaves behind, load after load."""
-    lines = ["load_bench", 'echo "start $(tables)" >&3']
+    lines = ["load_bench", 'record start kib: "$(tables)"']
     lines += [f"api {load} {threads} {API_PAIRS}" for load in API_LOADS for threads in API_THREADS]
     return script([*lines, f"disk {API_READS}"])
 
 
-def parse(records: Sequence[str]) -> Seen:
-    """What the records of a job say. Raises FerryError if the bench found an error."""
+def parse(said: str) -> Seen:
+    """What a job has recorded. Raises FerryError if the bench found an error."""
     seen = Seen()
-    start = 0
     names = {loop.workload: loop.name for loop in LOOPS if loop.by_module}
-    for workload, text in named("bench", records):
-        _threads, *words = text.split()
-        found = {key: int(value) for key, value in (word.split("=") for word in words)}
+    for found in records.every(said, "bench"):
+        workload = found["workload"]
         if found["errors"]:
             raise FerryError(f"{workload}: {found['errors']} maps or unmaps went wrong")
         seen.speed.setdefault(workload, []).append(found["pairs"] / found["ns"] * 1e6)
         if workload in names:
             seen.insn[names[workload]] = found["ns"] / found["pairs"]
-    for name, text in named("stress", records):
-        row = json.loads(text)
-        what, _, case = name.partition(":")
+    for each in records.every(said, "stress"):
+        row = each["found"]
+        what, _, case = each["of"].partition(":")
         if case:
             seen.memory[case] = Memory(row["iommu_kib"], row["peak_kib"])
         seen.insn[what] = row["ns"] / row["pairs"]
         seen.speed.setdefault(what, []).append(row["pairs"] / row["ns"] * 1e6)
-    for text in of("start", records):
-        start = int(text)
-    for load, text in named("left", records):
-        threads, *numbers = text.split()
-        pairs, early, late = (int(number) for number in numbers)
-        seen.left[f"{load} {threads}"] = Left(pairs, early - start, late - start)
+    for each in records.every(said, "left"):
+        start = records.of(said, "start")["kib"]
+        left = Left(each["pairs"], each["early"] - start, each["late"] - start)
+        seen.left[f"{each['load']} {each['threads']}"] = left
     return seen
 
 

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,9 +14,8 @@ from ferry.bench.sizes import UNITS, parse_size
 from ferry.errors import FerryError, UsageError
 from ferry.kernel import kbuild
 from ferry.progress import Step
-from ferry.vm import qemu
+from ferry.vm import qemu, records
 from ferry.vm.machine import Machine
-from ferry.vm.records import named
 
 # vanilla is the kernel without Ferry; none is Ferry's kernel with nothing active.
 ENGINES = (rows.VANILLA, "none", "cpu", "mtcopy", "dcbm")
@@ -104,7 +103,7 @@ def script(plan: Plan, flavour: str) -> str:
                 lines.append(f"use_engine {engine} {plan.channels}")
             lines += [
                 f"step {folio} {engine}",
-                f'bench "row {engine}" {shlex.join(args)}',
+                f"bench {engine} {shlex.join(args)}",
             ]
     return "\n".join(lines)
 
@@ -129,8 +128,8 @@ def measure(plan: Plan, machine: Machine, *, kvm: bool = False) -> Measured:
             job = qemu.Job(script(plan, name), limit, programs={"bin/migbench": migbench})
             with Step(f"measure {name} ({machine.name}{of})") as progress:
                 what = f"the bench on {name}"
-                records = qemu.measure(kernel, machine, job, what, kvm=kvm, on_output=progress.update)
-            here = parse(records, plan)
+                said = qemu.measure(kernel, machine, job, what, kvm=kvm, on_output=progress.update)
+            here = parse(said, plan)
             if len(here) < count:
                 raise FerryError(f"{what} has {len(here)} of {count} rows")
             found += here
@@ -138,9 +137,9 @@ def measure(plan: Plan, machine: Machine, *, kvm: bool = False) -> Measured:
     return Measured(found, {each.flavour: each.release for each in kernels.values()}, machine)
 
 
-def parse(records: Sequence[str], plan: Plan) -> list[rows.Row]:
-    """The rows among the records of a job."""
+def parse(said: str, plan: Plan) -> list[rows.Row]:
+    """The rows of a job."""
     return [
-        rows.from_migbench(text, engine, plan.channels if engine == "dcbm" else 0)
-        for engine, text in named("row", records)
+        rows.from_migbench(each["found"], each["of"], plan.channels if each["of"] == "dcbm" else 0)
+        for each in records.every(said, "migbench")
     ]

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 import statistics
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ from ferry import packages
 from ferry.errors import FerryError
 from ferry.kernel import kbuild
 from ferry.progress import Step
-from ferry.vm import qemu
+from ferry.vm import qemu, records
 from ferry.vm.machine import Machine
 
 PACKAGES = ("redis-server", "redis-tools", "numactl")
@@ -65,8 +64,8 @@ def _on(what: Experiment, machine: Machine, flavour: str, kvm: bool) -> dict[str
     job = qemu.Job(script(what, flavour), TIMEOUT_S, host_root=True)
     with Step(f"redis on {flavour} ({machine.name})") as progress:
         name = f"redis on {flavour}"
-        records = qemu.measure(kernel, machine, job, name, kvm=kvm, on_output=progress.update)
-        return check(json.loads(records[-1]), flavour)
+        said = qemu.measure(kernel, machine, job, name, kvm=kvm, on_output=progress.update)
+        return check(records.of(said, "redis"), flavour)
 
 
 def check(found: dict[str, Any], flavour: str) -> dict[str, Any]:

@@ -24,9 +24,8 @@ from ferry.kernel import kbuild
 from ferry.kernel.kbuild import Kernel
 from ferry.progress import Step
 from ferry.server import emulator, profile
-from ferry.vm import qemu
+from ferry.vm import qemu, records
 from ferry.vm.machine import Machine
-from ferry.vm.records import named, of
 
 PLUGIN = emulator.HERE / "plugin/steps.c"
 CALLS = ("move_pages", "migrate_pages", "mbind")
@@ -190,11 +189,13 @@ def script(plan: Plan, engine: str, folio: str) -> str:
         lines += [*cell.engine_lines(), *cell.policy_lines()]
     elif engine != rows.VANILLA:
         lines += [f"use_engine {engine} 0"]
+    symbol = r'{"record": "symbol", "address": "\1", "name": "\2"}'
     bench_args = f"--call {plan.call} --folio {folio} --bytes {plan.size} --warmup 1 --runs 1"
     lines += [
-        """awk '$2 ~ /[tT]/ && /[[]/ { print "symbol", $1, $3 }' /proc/kallsyms >&3""",
+        # One process for all of them: record() has several for each.
+        rf"sed -nE 's/^(\S+) [tT] (\S+)\s+\[.*/{symbol}/p' /proc/kallsyms >&3",
         f"step {folio} {engine}",
-        f"bench row {bench_args}",
+        f"bench {engine} {bench_args}",
     ]
     return "\n".join(lines)
 
@@ -241,12 +242,12 @@ def _breakdown(plan: Plan, kernel: Kernel, plugin: Path, engine: str, folio: str
             script(plan, engine, folio), RUN_S, programs=programs, kernel_args=("nokaslr",), name="profile"
         )
         with Step(f"profile {folio}, {engine}"):
-            records = qemu.measure(kernel, where, job, f"the count of {folio}, {engine}")
+            said = qemu.measure(kernel, where, job, f"the count of {folio}, {engine}")
         text = out.read_text() if out.is_file() else ""
     channels = plan.channels if engine == "dcbm" else 0
-    verified = [rows.from_migbench(row, engine, channels) for row in of("row", records)]
-    if not text or not verified:
+    if not text:
         raise FerryError(f"nothing was counted for {folio}, {engine}")
-    symbols = [(int(address, 16), name) for address, name in named("symbol", records)]
+    rows.from_migbench(records.of(said, "migbench")["found"], engine, channels)
+    symbols = [(int(each["address"], 16), each["name"]) for each in records.every(said, "symbol")]
     counts = parse(text, symbols, folios)
     return Breakdown(parse_size(folio) // 1024, engine, channels, counts)

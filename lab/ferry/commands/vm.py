@@ -23,6 +23,8 @@ from ferry.vm import machine, qemu
 
 DAY_S = 86400.0
 PORT = "/dev/ttyS1"  # that of a guest's output
+# Instead of lib.sh's, where somebody reads it at a terminal.
+FAIL = 'fail() { echo "error $*" >&2; exit 1; }'
 DEPTH = 32  # descriptors in flight on each channel: what dcbm has by default
 
 
@@ -131,7 +133,7 @@ def _shell(kernel: kbuild.Kernel, where: machine.Machine, setup: str, args: argp
 def shell_script(kernel: kbuild.Kernel, setup: str) -> str:
     """What begins an interactive shell. If the set-up fails it says so, and the shell comes all the same."""
     library = (qemu.GUEST / "lib.sh").read_text()
-    begin = f"{qemu.link_modules(kernel)}\nexec 3>&2\n(:\n{setup})\nexec 3>&- bash -i\n"
+    begin = f"{qemu.link_modules(kernel)}\n({FAIL}\n{setup})\nexec bash -i\n"
     return f"#!/bin/sh\n{library}{begin}"
 
 
@@ -140,7 +142,7 @@ def server_shell_script(name: str, setup: str) -> str:
     columns, rows = shutil.get_terminal_size()
     return f"""\
 stty -F {PORT} sane rows {rows} cols {columns}
-(exec 3>{PORT}
+({FAIL}
 {setup})
 export TERM={shlex.quote(os.environ.get("TERM", "dumb"))} PS1={shlex.quote(f"{name}# ")}
 exec setsid -c sh -i <{PORT} >{PORT} 2>&1 3>&-"""

@@ -11,7 +11,7 @@ from ferry import files, packages, paths, proc
 from ferry.errors import FerryError
 from ferry.kernel.kbuild import Kernel
 from ferry.suites import ktap
-from ferry.vm import qemu
+from ferry.vm import qemu, records
 from ferry.vm.machine import Machine
 
 MODULES = ("softdma", "dcbm", "mtcopy")
@@ -34,7 +34,6 @@ PROGRAMS = {
 }
 KUNIT = "/sys/kernel/debug/kunit"
 TEST_S = 600
-SHOW = "sed 's/^/| /' >&3"
 
 
 def build(kernel: Kernel) -> list[Path]:
@@ -63,14 +62,13 @@ def script(kunit: bool, programs: list[Path]) -> str:
         lines += [f"modprobe {name} || fail 'cannot load {name}'" for name in MODULES]
         lines += [
             f"for suite in {KUNIT}/*; do step KUnit ${{suite##*/}}",
-            f'echo "suite ${{suite##*/}}" >&3; {SHOW} <$suite/results; done',
+            'output "${suite##*/}" <$suite/results; done',
             f"modprobe -r {' '.join(MODULES[::-1])} || fail 'the modules cannot be unloaded'",
         ]
     for program in programs:
         lines += [
             f"step kselftest {program.name}",
-            f"echo 'suite {program.name}' >&3",
-            f"timeout -k 5 {TEST_S} {shlex.quote(str(program))} 2>&1 </dev/null | {SHOW}",
+            f"timeout -k 5 {TEST_S} {shlex.quote(str(program))} 2>&1 </dev/null | output {program.name}",
         ]
     return "\n".join(["cd /dev/shm", *lines])
 
@@ -80,7 +78,8 @@ def run(kernel: Kernel, machine: Machine, programs: list[Path], *, kunit: bool) 
     limit = 120.0 + TEST_S * (len(programs) + kunit)
     args = ("kunit.enable=1",) if kunit else ()
     job = qemu.Job(script(kunit, programs), limit, host_root=True, kernel_args=args)
-    texts = split(qemu.run(kernel, machine, job).records)
+    # None is left out because it says nothing.
+    texts = {program.name: "" for program in programs} | outputs(qemu.run(kernel, machine, job).said)
     for name, text in texts.items():
         files.write(log(machine, name), text)
     return {name: ktap.parse(text) for name, text in texts.items()}
@@ -98,12 +97,9 @@ def complaints(machine: Machine, name: str) -> str:
     return "\n".join([str(log(machine, name)), *said])
 
 
-def split(records: list[str]) -> dict[str, str]:
-    """The texts of the suites, by name, from a job's records."""
+def outputs(said: str) -> dict[str, str]:
+    """What each suite of a job says, by its name."""
     texts: dict[str, list[str]] = {}
-    for record in records:
-        if record.startswith("suite "):
-            texts[record.removeprefix("suite ")] = []
-        elif record.startswith("|") and texts:
-            texts[next(reversed(texts))].append(record[2:])
+    for each in records.every(said, "output"):
+        texts.setdefault(each["of"], []).append(each["line"])
     return {name: "\n".join(lines) for name, lines in texts.items()}

@@ -8,7 +8,6 @@ is tried again.
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -20,9 +19,8 @@ from ferry.errors import FerryError, UsageError
 from ferry.kernel import kbuild
 from ferry.kernel.kbuild import Kernel
 from ferry.suites import kselftest, ktap
-from ferry.vm import machine, qemu
+from ferry.vm import machine, qemu, records
 from ferry.vm.machine import Machine
-from ferry.vm.records import of
 
 # Command lines, as run_vmtests.sh has them. khugepaged.c of 6.12.117 does not compile.
 TESTS = (
@@ -40,8 +38,6 @@ HUGE_PAGES = 160
 ANY_CALL = (
     "for set in 'reasons all' 'min_bytes 4096' 'engine_always 1'; do echo ${set#* } >$OFFLOAD/${set% *}; done"
 )
-
-_END = re.compile(r"status (\d+) (\d+)$")
 
 
 @dataclass(frozen=True)
@@ -102,16 +98,16 @@ def script(plan: Plan, engine: str, programs: Path) -> str:
     if engine != rows.VANILLA:
         lines += [f"use_engine {engine} 4", ANY_CALL]
     for test in plan.tests:
+        name = shlex.quote(test)
         lines += [
             f"step {test}",
-            f"echo 'suite {test}' >&3",
             f"for try in $(seq {TRIES}); do",
             f"timeout -k 5 {TEST_S} ./{test} >$WORK/said 2>&1 </dev/null; status=$?",
             f"case $status in 0 | {KSFT_SKIP}) break ;; esac; done",
-            f'{kselftest.SHOW} <$WORK/said; echo "| status $status $try" >&3',
+            f"output {name} <$WORK/said; record ended test {name} status: $status tries: $try",
         ]
     if engine not in (rows.VANILLA, "none"):
-        lines.append('echo "copied $(cat $OFFLOAD/migrators/$(cat $OFFLOAD/active)/folios)" >&3')
+        lines.append('record copied folios: "$(cat "$OFFLOAD/migrators/$(cat $OFFLOAD/active)/folios")"')
     return "\n".join(lines)
 
 
@@ -130,14 +126,15 @@ def run(plan: Plan, told: Callable[[str], None]) -> tuple[list[Outcome], dict[st
     for engine, kernel in kernels.items():
         job = qemu.Job(script(plan, engine, programs), limit, host_root=True, name=f"mm-{engine}")
         told(engine)
-        result = qemu.run(kernel, plan.machine, job, on_output=told)
-        here = parse(result.records, engine)
+        said = qemu.run(kernel, plan.machine, job, on_output=told).said
+        here = parse(said, engine)
         if len(here) != len(plan.tests):
             raise FerryError(f"{len(here)} of {len(plan.tests)} tests ended on {kernel.release}, {engine}")
         found += here
-        for test, text in kselftest.split(result.records).items():
-            files.write(log(test, engine), text)
-        copied |= [(engine, int(count)) for count in of("copied", result.records)]
+        texts = kselftest.outputs(said)
+        for test in plan.tests:
+            files.write(log(test, engine), texts.get(test, ""))
+        copied |= [(engine, each["folios"]) for each in records.every(said, "copied")]
     return found, copied
 
 
@@ -146,22 +143,20 @@ def log(test: str, engine: str) -> Path:
     return paths.LOGS / f"{test.replace(' ', '')}-on-{engine}.log"
 
 
-def parse(records: list[str], engine: str) -> list[Outcome]:
+def parse(said: str, engine: str) -> list[Outcome]:
     """What a job said of each test that ended."""
     found = []
-    for test, text in kselftest.split(records).items():
-        end = _END.search(text)
-        if not end:
-            continue
-        said = text[: end.start()]
+    texts = kselftest.outputs(said)
+    for end in records.every(said, "ended"):
+        text = texts.get(end["test"], "")
         # Not all of them speak TAP; then there is but the status.
-        cases = ktap.parse(said) if "1.." in said else []
+        cases = ktap.parse(text) if "1.." in text else []
         found.append(
             Outcome(
-                test,
+                end["test"],
                 engine,
-                int(end[1]),
-                int(end[2]),
+                end["status"],
+                end["tries"],
                 sum(case.outcome == "ok" for case in cases),
                 tuple(ktap.skipped(cases)),
                 tuple(ktap.failed(cases)),

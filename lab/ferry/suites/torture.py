@@ -121,8 +121,7 @@ class Plan:
         command = f"{shlex.quote(str(program))} -s {self.seconds}{more} {' '.join(names)}"
         lines += [
             f"step {PROGRAM} {names[0]}",
-            f"echo 'suite {PROGRAM}' >&3",
-            f"{command} 2>&1 </dev/null | {kselftest.SHOW}",
+            f"{command} 2>&1 </dev/null | output {PROGRAM}",
         ]
         return "\n".join(lines)
 
@@ -162,10 +161,10 @@ def _boot(
     job = qemu.Job(script, limit, host_root=True, name=f"{PROGRAM}-{re.sub('[, ]+', '-', what)}")
     complaints: tuple[str, ...] = ()
     try:
-        records = qemu.run(kernel, where, job).records
+        said = qemu.run(kernel, where, job).said
     except qemu.BadGuest as err:
-        records, complaints = err.records, tuple(str(err).splitlines())
-    text = kselftest.split(records).get(PROGRAM, "")
+        said, complaints = err.said, tuple(str(err).splitlines())
+    text = kselftest.outputs(said).get(PROGRAM, "")
     # It may have died of wrong bytes itself.
     mistakes = ("it ended without a result; it said:", *text.splitlines()[-5:])
     found = parse(text)

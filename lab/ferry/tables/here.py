@@ -22,8 +22,7 @@ from ferry.bench import cell, migbench, rows
 from ferry.bench.cell import Cell, Found
 from ferry.errors import CommandFailed, FerryError
 from ferry.progress import note
-from ferry.vm import qemu
-from ferry.vm.records import of
+from ferry.vm import qemu, records
 
 OFFLOAD = Path("/sys/kernel/mm/migrate_offload")
 NODES = Path("/sys/devices/system/node")
@@ -50,13 +49,14 @@ def measure(cells: Sequence[Cell]) -> Outcome:
     check()
     program = migbench.build_migbench()
     on_dma = any(each.channels for each in cells)
-    channels = _channels(_run("count_dma", "count DMA channels", program)) if on_dma else 0
+    counted = _run("count_dma", "count DMA channels", program) if on_dma else ""
+    channels = records.of(counted, "channels")["free"] if on_dma else 0
     able, missing = split(cells, channels, room())
     if not able:
         raise FerryError(f"this machine can have none of the cells: {missing[0][1]}")
     numbered = sorted(((i, each) for i, each in enumerate(able)), key=lambda each: cell.key(each[1]))
-    records = _run(cell.script(numbered), f"measure {len(able)} cells on this machine", program)
-    found = cell.parse(records, able)
+    said = _run(cell.script(numbered), f"measure {len(able)} cells on this machine", program)
+    found = cell.parse(said, able)
     return Outcome([found[i] for i in range(len(able))], missing)
 
 
@@ -106,8 +106,8 @@ def _free() -> list[int]:
     return found
 
 
-def _run(script: str, title: str, migbench: Path) -> list[str]:
-    """The records of a job; what could not be put back is said. Raises FerryError if it ended early."""
+def _run(script: str, title: str, migbench: Path) -> str:
+    """What a job records; what it could not put back is told. Raises FerryError if it ended early."""
     with tempfile.TemporaryDirectory(prefix="here-", dir=paths.BUILD) as folder:
         text, result = Path(folder, "job.sh"), Path(folder, "result")
         text.write_text(job(script))
@@ -116,19 +116,13 @@ def _run(script: str, title: str, migbench: Path) -> list[str]:
         try:
             proc.run(command, title=title, log="here", env=env, on_death=signal.SIGTERM, grace_s=PUT_BACK_S)
         except CommandFailed as err:
-            whys = of("error", _lines(result))
-            raise (FerryError(whys[0]) if whys else err) from None
+            whys = records.every(_said(result), "error")
+            raise (FerryError(whys[0]["text"]) if whys else err) from None
         finally:
-            for lost in of("lost", _lines(result)):
-                note(f"warning: cannot put back {lost}")
-        return _lines(result)
+            for lost in records.every(_said(result), "lost"):
+                note(f"warning: cannot put back {lost['what']}")
+        return _said(result)
 
 
-def _channels(records: Sequence[str]) -> int:
-    for count in of("channels", records):
-        return int(count)
-    raise FerryError(f"nobody counted the DMA channels; see {paths.LOGS}/here.log")
-
-
-def _lines(result: Path) -> list[str]:
-    return (files.read(result) or "").splitlines()
+def _said(result: Path) -> str:
+    return files.read(result) or ""

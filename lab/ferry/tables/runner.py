@@ -60,8 +60,8 @@ def in_vms(
                 script(index, one), limit_s(one), programs={"bin/migbench": program}, name=f"console-{index}"
             )
             where = (others[one.varied] if one.varied else machine).in_state(one.state)
-            records = qemu.measure(kernels[one.flavour], where, job, one.title, cancelled=cancelled)
-            return cell.parse(records, cells)
+            said = qemu.measure(kernels[one.flavour], where, job, one.title, cancelled=cancelled)
+            return cell.parse(said, cells)
 
         for part in parallel.run(measure, order, len(os.sched_getaffinity(0)) if machine.icount else 1):
             found |= part

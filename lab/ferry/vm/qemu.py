@@ -21,9 +21,8 @@ from ferry import packages, paths, proc
 from ferry.errors import FerryError
 from ferry.kernel.kbuild import Kernel
 from ferry.server import emulator
-from ferry.vm import console, initramfs, races
+from ferry.vm import console, initramfs, races, records
 from ferry.vm.machine import Machine
-from ferry.vm.records import of
 
 OnOutput = Callable[[str], None]
 
@@ -45,11 +44,11 @@ KERNEL_ARGS = ("oops=panic", "panic=-1")
 
 
 class BadGuest(FerryError):
-    """Not what was asked for, but these are the records that there are."""
+    """Not what was asked for, but there is what the job has said until then."""
 
-    def __init__(self, why: str, records: Sequence[str] = ()) -> None:
+    def __init__(self, why: str, said: str = "") -> None:
         super().__init__(why)
-        self.records = list(records)
+        self.said = said
 
 
 class LostVM(BadGuest):
@@ -83,10 +82,10 @@ class Job:
 
 @dataclass(frozen=True)
 class Result:
-    """How a job went: its exit status, the lines it wrote to descriptor 3, its output, the console."""
+    """How a job went: its exit status, what it wrote to descriptor 3, its output, the console."""
 
     status: int
-    records: list[str]
+    said: str
     output: str
     console: str
 
@@ -129,12 +128,12 @@ def measure(
     kvm: bool = False,
     on_output: OnOutput | None = None,
     cancelled: threading.Event | None = None,
-) -> list[str]:
-    """The records of a job that has to succeed. Raises as run(), and FerryError if it did not."""
+) -> str:
+    """What a job says in records, which has to succeed. Raises as run(), and FerryError if it did not."""
     result = run(kernel, machine, job, kvm=kvm, on_output=on_output, cancelled=cancelled)
     if result.status:
         raise FerryError(f"{what} ended early: {result.output.strip()[-TAIL_LETTERS:]}")
-    return result.records
+    return result.said
 
 
 def shell(kernel: Kernel, machine: Machine, job: Job) -> int:
@@ -296,17 +295,18 @@ def _judge(kernel: Kernel, folder: Path, job: Job, in_time: bool) -> Result:
     kept = paths.LOGS / f"{job.name}.log"
     kept.parent.mkdir(parents=True, exist_ok=True)
     kept.write_text(log)
-    *records, last = said = _read(folder / "result").splitlines() or [""]
+    said = _read(folder / "result")
+    ends = records.every(said, "exit")
     findings = console.findings(log, races.functions(kernel) if console.has_races(log) else None)
-    if not last.startswith("exit "):
+    if not ends:
         why = "ended without a result" if in_time else f"was still busy after {job.timeout_s:.0f} s"
         tail = _quoted(findings or log.splitlines()[-TAIL_LINES:])
         raise LostVM(f"the VM {why}; its console, in {kept}, ends with:{tail}", said)
     if findings:
-        raise DirtyConsole(f"the guest's kernel complained, see {kept}:{_quoted(findings)}", records)
-    if whys := of("error", records):
-        raise FerryError(whys[0])
-    return Result(int(last.split()[1]), records, _read(folder / "output"), log)
+        raise DirtyConsole(f"the guest's kernel complained, see {kept}:{_quoted(findings)}", said)
+    if whys := records.every(said, "error"):
+        raise FerryError(whys[0]["text"])
+    return Result(ends[-1]["status"], said, _read(folder / "output"), log)
 
 
 def _read(path: Path) -> str:

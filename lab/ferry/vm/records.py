@@ -1,16 +1,42 @@
 # SPDX-License-Identifier: GPL-2.0
-"""What a job writes to descriptor 3: lines, each of a kind, which is its first word. All are read here."""
+"""What guests write for the lab's programs: records, each a line of JSON whose first key says what it is.
+
+{"record": "move", "us": 90000, "requests": 40, "pages": 990}
+
+record() of guest/lib.sh writes them. All are read here, out of whatever else a guest has said meanwhile.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import json
+import re
+from contextlib import suppress
+from typing import Any
+
+from ferry.errors import FerryError
+
+Record = dict[str, Any]
+
+TAIL_LINES = 5
+TAIL_LETTERS = 200
+_DECODER = json.JSONDecoder()
 
 
-def of(kind: str, lines: Iterable[str]) -> list[str]:
-    """What the lines of a kind say after it."""
-    return [rest for found, _, rest in (line.partition(" ") for line in lines) if found == kind]
+def every(said: str, kind: str) -> list[Record]:
+    """The records of a kind, in order. What is no record is passed over, and so is one that was cut short."""
+    said = said.replace("\r", "")
+    found = []
+    # The kind is looked for, and not the line: a kernel's message may stand before it, or have no end.
+    for begin in re.finditer(rf'\{{"record": "{re.escape(kind)}"', said):
+        with suppress(ValueError):
+            found.append(_DECODER.raw_decode(said, begin.start())[0])
+    return found
 
 
-def named(kind: str, lines: Iterable[str]) -> list[tuple[str, str]]:
-    """The same where its first word is a name, and what follows it."""
-    return [(name, rest) for name, _, rest in (line.partition(" ") for line in of(kind, lines))]
+def of(said: str, kind: str) -> Record:
+    """The one record of a kind. Raises FerryError if there is none, or several."""
+    found = every(said, kind)
+    if len(found) != 1:
+        tail = "".join(f"\n  | {line[:TAIL_LETTERS]}" for line in said.splitlines()[-TAIL_LINES:])
+        raise FerryError(f"{len(found)} records '{kind}' instead of one; what was said ends with:{tail}")
+    return found[0]

@@ -52,9 +52,9 @@ put_back() {
 	fi
 	echo 0 >"$OFFLOAD/window_pages"
 	for file in "$WORK"/settings/*; do
-		cat "$file" >"$OFFLOAD/${file##*/}" || echo "lost ${file##*/}, which was $(cat "$file")" >&3
+		cat "$file" >"$OFFLOAD/${file##*/}" || record lost what "${file##*/}, which was $(cat "$file")"
 	done
-	echo "$kept_engine" >"$OFFLOAD/active" || echo "lost the active engine, which was $kept_engine" >&3
+	echo "$kept_engine" >"$OFFLOAD/active" || record lost what "the active engine, which was $kept_engine"
 }
 
 # count_dma: a record of how many DMA channels are free for dcbm.
@@ -67,5 +67,5 @@ count_dma() {
 	if modprobe dcbm channels=64 && echo dcbm >"$OFFLOAD/active"; then
 		found=$(($(wc -l </sys/kernel/debug/dcbm/channels) - 1))
 	fi
-	echo "channels $found" >&3
+	record channels free: "$found"
 }

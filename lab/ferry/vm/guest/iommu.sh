@@ -9,17 +9,18 @@ load_bench() {
 	insmod /bench/iommu_bench.ko || fail "cannot load iommu_bench: see the console"
 }
 
-# run WORKLOAD THREADS PAIRS: results as words, "pairs=... ns=... errors=..."
+# run WORKLOAD THREADS PAIRS: results as words for a record, "pairs: 500 ns: 7000 errors: 0 ..."
 run() {
 	echo "$*" >$RUN || fail "iommu_bench cannot run $*"
-	cat $RUN
+	sed 's/=/: /g' $RUN
 }
 
 # measure WORKLOAD THREADS PAIRS: a record, after a short run that is not counted
 measure() {
 	step "$*"
 	run "$1" "$2" 500 >/dev/null
-	echo "bench $1 $2 $(run "$@")" >&3
+	# shellcheck disable=SC2046 # words
+	record bench workload "$1" $(run "$@")
 }
 
 # bind_vfio: give the edu devices to vfio-pci; after that their groups are in $IOMMU_GROUPS as
@@ -52,7 +53,7 @@ stress() {
 	iommufd) set -- -c "$CDEV" "$@" ;;
 	esac
 	found=$(/bin/iova_stress -j "$@") || fail "iova_stress $* failed: see its output"
-	echo "stress $name $found" >&3
+	record stress of "$name" found: "$found"
 }
 
 # tables: KiB in the page tables of all IOMMUs, when what waits for a flush is done
@@ -69,9 +70,9 @@ api() {
 	early_kib=$(tables)
 	late=$(run "$1" "$2" $(($3 - $3 / 10)))
 	case "$early $late" in
-	*errors=[1-9]*) fail "$1: maps failed: see the console" ;;
+	*"errors: "[1-9]*) fail "$1: maps failed: see the console" ;;
 	esac
-	echo "left $1 $2 $(($2 * $3)) $early_kib $(tables)" >&3
+	record left load "$1" threads: "$2" pairs: $(($2 * $3)) early: "$early_kib" late: "$(tables)"
 }
 
 # disk_reads COUNT: read the disk, four processes at once, COUNT times 4 KiB each and fewer larger blocks
@@ -95,5 +96,6 @@ disk() {
 	disk_reads $(($1 / 10))
 	early_kib=$(tables)
 	disk_reads $(($1 - $1 / 10))
-	echo "left disk 4 $(awk '$3 == "vda" { print $4 }' /proc/diskstats) $early_kib $(tables)" >&3
+	reads=$(awk '$3 == "vda" { print $4 }' /proc/diskstats)
+	record left load disk threads: 4 pairs: "$reads" early: "$early_kib" late: "$(tables)"
 }

@@ -1,14 +1,45 @@
 # shellcheck shell=dash
 # SPDX-License-Identifier: GPL-2.0
-# What every job begins with. Descriptor 3 is the result channel: each line is a record.
+# What every job begins with. Descriptor 3 is the result channel: what is for the host's programs goes there
+# as records, and vm/records.py reads them.
 
 OFFLOAD=/sys/kernel/mm/migrate_offload
 # Where a job may write; the guest has its /tmp to itself.
 WORK=${WORK:-/tmp}
 
+# For sed: text as it is in JSON. A control character says nothing to anybody, but its place is kept.
+ESCAPE='s/[\\"]/\\&/g; s/\n/\\n/g; s/\r/\\r/g; s/\t/\\t/g; s/[[:cntrl:]]/\\ufffd/g'
+
+# quoted TEXT: as a string of JSON, be it of several lines.
+quoted() {
+	printf '%s\n' "$1" |
+		LC_ALL=C sed -e ':all' -e '$!{' -e N -e 'b all' -e '}' -e "$ESCAPE" -e 's/^/"/; s/$/"/'
+}
+
+# record KIND [KEY VALUE]...: a line of JSON. A value is text, or after "KEY:" a number or other JSON.
+record() {
+	local json="{\"record\": \"$1\""
+	shift
+	while [ $# -gt 1 ]; do
+		case $1 in
+		*:) json="$json, \"${1%:}\": $2" ;;
+		*) json="$json, \"$1\": $(quoted "$2")" ;;
+		esac
+		shift 2
+	done
+	printf '%s}\n' "$json" >&3
+}
+
+# output NAME: a record of each line of the input as it comes, as what NAME says.
+output() {
+	# Quoted for JSON, and for sed.
+	LC_ALL=C sed -e "$ESCAPE" -e 's/$/"}/' \
+		-e "s/^/{\"record\": \"output\", \"of\": $(quoted "$1" | sed 's/[\\/&]/\\&/g'), \"line\": \"/" >&3
+}
+
 # End the job with one line for the user.
 fail() {
-	echo "error $*" >&3
+	record error text "$*"
 	exit 1
 }
 
@@ -19,12 +50,12 @@ step() {
 	echo "$*"
 }
 
-# bench RECORD ARGS...: what migbench says as JSON, in a record that begins with RECORD
+# bench NAME ARGS...: a record of what migbench finds, under a name
 bench() {
-	record=$1
+	name=$1
 	shift
 	migbench "$@" --json "$WORK/row" >"$WORK/said" 2>&1 || fail "$STEP: $(tail -n 1 "$WORK/said")"
-	echo "$record $(tr -d '\n' <"$WORK/row")" >&3
+	record migbench of "$name" found: "$(tr -d '\n' <"$WORK/row")"
 }
 
 # perturb STATE: begin otherwise than another state does, with some memory in use.
@@ -87,17 +118,20 @@ use_policy() {
 
 TRACE=/sys/kernel/tracing/instances/ferry
 
-# cycles COMMAND...: prints the cycles of its calls of migrate_pages(), how many base pages these have
-# moved, and, from a second run with more tracepoints, the cycles of the copies, which is 0 on a kernel
+# cycles NAME COMMAND...: a record of the cycles of its calls of migrate_pages(), how many base pages these
+# have moved, and, from a second run with more tracepoints, the cycles of the copies, which is 0 on a kernel
 # without Ferry.
 cycles() {
-	found="0 0 0"
+	name=$1
+	shift
+	copies=0
 	if [ -d $OFFLOAD ]; then
 		traced "migrate/set_migration_pte migrate_offload/migrate_offload_remap" "$@"
+		copies=${found##* }
 	fi
-	copies=${found##* }
 	traced "migrate/mm_migrate_pages_start migrate/mm_migrate_pages" "$@"
-	echo "${found% *} $copies"
+	moved=${found#* }
+	record cycles of "$name" total: "${found%% *}" moved: "${moved% *}" copies: "$copies"
 }
 
 # traced EVENTS COMMAND...: found is then the cycles of all migrate_pages(), the base pages moved, and the

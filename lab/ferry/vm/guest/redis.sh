@@ -22,8 +22,13 @@ start_redis() {
 	PID=$(pidof redis-server)
 	# Twice as many as there are keys, so that most are set.
 	redis-benchmark -s "$REDIS" -P 16 -n $(($1 * 2)) -r "$1" -t set -d "$2" -q >/dev/null
-	echo "digest $(cli DEBUG DIGEST)" >&3
-	echo "huge_kib $(awk '/^AnonHugePages/ { print $2 }' "/proc/$PID/smaps_rollup")" >&3
+	digest
+	record huge kib: "$(awk '/^AnonHugePages/ { print $2 }' "/proc/$PID/smaps_rollup")"
+}
+
+# digest: a record of what all data is
+digest() {
+	record digest hex "$(cli DEBUG DIGEST)"
 }
 
 # on_node N: how many pages of it are there
@@ -40,14 +45,14 @@ served() {
 	cli INFO stats | sed -n 's/^total_commands_processed:\([0-9]*\).*/\1/p'
 }
 
-# move FROM TO: a record, "move" and its time in us, requests done meanwhile, pages that came
+# move FROM TO: a record of its time, requests done meanwhile, pages that came
 move() {
 	pages=$(on_node "$2")
 	served=$(served)
 	begin=$(now)
 	migratepages "$PID" "$1" "$2" || fail "migratepages cannot move redis-server"
 	end=$(now)
-	echo "move $((end - begin)) $(($(served) - served)) $(($(on_node "$2") - pages))" >&3
+	record move us: $((end - begin)) requests: $(($(served) - served)) pages: $(($(on_node "$2") - pages))
 }
 
 # there_and_back NODE NODE TRIPS: records of the moves; from a node to itself: of the same without any
@@ -58,8 +63,8 @@ there_and_back() {
 	done
 }
 
-# under_load NAME KEYS REQUESTS COMMAND...: clients read while the command runs; a record, "load NAME", and
-# what redis-benchmark says as CSV: requests per second, then average, least, 50 %, 95 %, 99 %, most in ms
+# under_load NAME KEYS REQUESTS COMMAND...: clients read while the command runs; a record of what
+# redis-benchmark says as CSV: requests per second, then average, least, 50 %, 95 %, 99 %, most in ms
 under_load() {
 	name=$1
 	redis-benchmark -s "$REDIS" -c 4 -n "$3" -r "$2" --csv GET key:__rand_int__ >"$WORK/load" 2>&1 &
@@ -69,5 +74,6 @@ under_load() {
 	"$@"
 	kill -0 $load || fail "the load ended before the last move"
 	wait $load || fail "redis-benchmark: $(tail -n 1 "$WORK/load")"
-	echo "load $name $(tail -n 1 "$WORK/load")" >&3
+	# All but the name of the test are numbers, between quotation marks.
+	record load of "$name" figures: "[$(tail -n 1 "$WORK/load" | sed 's/^[^,]*,//; s/"//g')]"
 }

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
 """In the guest: move a busy redis-server between nodes 0 and 1, and see that no client is lied to.
 
-usage: redis_job.py DATASET_MIB ROUND_TRIPS. Writes one JSON object to descriptor 3.
+usage: redis_job.py DATASET_MIB ROUND_TRIPS. Writes a record to descriptor 3.
 """
 
 from __future__ import annotations
@@ -179,6 +179,7 @@ def main() -> int:
             client("FLUSHDB")
         client("SELECT", str(DATASET_DB))
         result = {
+            "record": "redis",
             "digest_before": before,
             "digest_after": client("DEBUG", "DIGEST").decode(),
             "moved_bytes": moved * PAGE_BYTES,
