@@ -14,21 +14,20 @@ from ferry.errors import FerryError, UsageError
 from ferry.suites import day
 from ferry.vm import disk, qemu, serial
 from ferry.vm.machine import Machine
+from tests.unit.said import record
 
-DIFFERENCES = """\
-< file /usr/bin/x 755 0:0 10 1700000000
-> file /usr/bin/x 755 0:0 11 1700000001
-> file /etc/ferry.conf f 644 0:0
-< package zstd 1.5 ii
-< file /var/lib/dpkg/status 644 0:0 10 1700000000
-> file /var/lib/dpkg/status 644 0:0 12 1700000009
-"""
+
+def differences(*sides: str) -> str:
+    """What diff says of two inventories, of "< KIND NAME" and the like."""
+    return "".join(f"{each[:2]}{record('have', what=each[2:], how=each[0])}" for each in sides)
 
 
 def test_what_is_left_is_named_with_what_became_of_it() -> None:
-    assert day.left(DIFFERENCES) == [
-        "file /etc/ferry.conf new", "file /usr/bin/x changed", "package zstd gone"
-    ]  # fmt: skip
+    said = differences(
+        *("< file /usr/bin/x y", "> file /usr/bin/x y", "> file /etc/ferry.conf", "< package zstd"),
+        *("< file /var/lib/dpkg/status", "> file /var/lib/dpkg/status"),
+    )
+    assert day.left(said) == ["file /etc/ferry.conf new", "file /usr/bin/x y changed", "package zstd gone"]
     assert day.left("") == []
 
 
@@ -37,7 +36,7 @@ def test_nothing_of_ferrys_may_be_left() -> None:
         "file /lib/modules/6.12-ferry", "content /boot/grub/grub.cfg", "file /etc/ferry.conf",
         "unit ferry.service", "package ferry-tools", "content /etc/modules", "module mtcopy",
     ):  # fmt: skip
-        assert day.left(f"> {name} x\n") == [f"{name} new"]
+        assert day.left(differences(f"> {name}")) == [f"{name} new"]
 
 
 def test_what_watch_shows_is_counted() -> None:

@@ -24,7 +24,7 @@ from ferry.errors import FerryError, UsageError
 from ferry.git import git
 from ferry.kernel import deb, tree
 from ferry.progress import Step
-from ferry.vm import disk, machine, qemu, serial
+from ferry.vm import disk, machine, qemu, records, serial
 from ferry.vm.machine import Machine
 
 # Emulated, a boot takes one to three minutes, and packages of a kernel as long.
@@ -216,11 +216,11 @@ def seen(watched: str) -> int:
 
 
 def left(differences: str) -> list[str]:
-    """What two inventories have not in common and should: "KIND NAME", each with what became of it."""
+    """What two inventories have not in common and should, each with what became of it; diff has compared."""
     sides: dict[str, set[str]] = {}
     for line in differences.splitlines():
-        side, kind, name, *_ = line.split(" ")
-        sides.setdefault(f"{kind} {name}", set()).add(side)
+        for each in records.every(line, "have"):
+            sides.setdefault(each["what"], set()).add(line[0])
     words = {frozenset("<"): "gone", frozenset(">"): "new", frozenset("<>"): "changed"}
     return [
         f"{what} {words[frozenset(found)]}"

@@ -20,14 +20,14 @@ from pathlib import Path
 from types import TracebackType
 
 from ferry import paths, proc
-from ferry.vm import console, qemu
+from ferry.vm import console, qemu, records
 from ferry.vm.machine import Machine
 
 CONSOLE_TAIL = 15
 SHORT_S = 60.0
 _BOOT = re.compile(r"^\[ *0\.0+\] Linux version (\S+)", re.MULTILINE)
-_READY = re.compile(r"\x1eready (\S+)\n")
-_ENDED = re.compile(r"\x1eexit (\d+)\n")
+# guest/operator.sh's own, between what commands say.
+_RECORD = r'\x1e(\{{"record": "{}".*)\n'
 
 
 @dataclass(frozen=True)
@@ -90,14 +90,14 @@ class Guest:
 
     def ready(self, timeout_s: float) -> str:
         """Wait until it can be told something; returns the release of its kernel."""
-        return self._until(_READY, timeout_s)[1]
+        return str(self._until("ready", timeout_s)[0]["kernel"])
 
     def run(self, command: str, timeout_s: float = SHORT_S) -> Said:
         """Let its shell run a command. Raises LostVM if that does not end in time."""
         self._tell(command)
         self._heard = ""
-        ended = self._until(_ENDED, timeout_s)
-        return Said(int(ended[1]), ended.string[: ended.start()])
+        ended, text = self._until("exit", timeout_s)
+        return Said(ended["status"], text)
 
     def reboot(self, timeout_s: float) -> str:
         """Let it shut down and boot what its disk says; returns the release of that kernel."""
@@ -128,16 +128,17 @@ class Guest:
         except BrokenPipeError as err:
             raise self._lost("is gone", 0) from err
 
-    def _until(self, mark: re.Pattern[str], timeout_s: float) -> re.Match[str]:
-        """Read until it says what is waited for; what came before is passed on as it comes."""
+    def _until(self, kind: str, timeout_s: float) -> tuple[records.Record, str]:
+        """Read until there is a record of a kind. Returns it and what came before, passed on as it came."""
         assert self._child.stdout
+        mark = re.compile(_RECORD.format(kind))
         until = time.monotonic() + timeout_s
         with selectors.DefaultSelector() as selector:
             selector.register(self._child.stdout, selectors.EVENT_READ)
             while True:
                 if found := mark.search(self._heard):
-                    self._heard = self._heard[found.end() :]
-                    return found
+                    before, self._heard = self._heard[: found.start()], self._heard[found.end() :]
+                    return records.of(found[1], kind), before
                 if not selector.select(max(0.0, until - time.monotonic())):
                     raise self._lost("said nothing of its end", timeout_s)
                 data = self._child.stdout.read()
