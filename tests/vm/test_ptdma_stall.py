@@ -10,6 +10,7 @@ import pytest
 
 from ferry import proc
 from ferry.server import emulator
+from ferry.vm import records
 
 pytestmark = pytest.mark.vm
 
@@ -52,8 +53,8 @@ def _run(guest: Path, folder: Path, **costs: int) -> dict[str, int]:
     ]
     done = subprocess.run(command, timeout=LIMIT_S, capture_output=True, text=True, check=False)
     assert done.returncode == 1, done.stderr
-    lines = [line.split() for line in (folder / "said").read_text().splitlines()]
-    return {name: int(value, 16) for name, value in lines}
+    said = (folder / "said").read_text()
+    return {each["of"]: each["is"] for each in records.every(said, "count")}
 
 
 def test_an_access_costs_what_it_is_said_to(guest: Path, tmp_path: Path) -> None:
