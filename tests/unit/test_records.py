@@ -11,8 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from ferry import paths
 from ferry.bench import clients, iommu, rows, steps
 from ferry.errors import FerryError
+from ferry.kernel import kbuild
 from ferry.suites import kselftest, mmtests
 from ferry.vm import qemu, records
 from tests.unit import said
@@ -167,3 +169,15 @@ def test_symbols_of_modules_are_read(tmp_path: Path) -> None:
         "address": "ffffffffc0000008",
         "name": "a.part.0",
     }
+
+
+def test_what_a_lost_guest_recorded_last_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else nobody knows how far it came: its end alone may be what is missing."""
+    monkeypatch.setattr(paths, "LOGS", tmp_path / "log")
+    (tmp_path / "console").write_text("reboot: Power down\n")
+    (tmp_path / "result").write_text('{"record": "a"}\n{"record": "remap", "wrong": 0}\n{"rec')
+    here = tmp_path
+    kernel = kbuild.Kernel("ferry", "6.12.1", here, here, here, here, "")
+    with pytest.raises(qemu.LostVM, match=r'Power down\nand what it recorded with:\n  \| \{"rec$') as caught:
+        qemu._judge(kernel, tmp_path, qemu.Job("", 1.0), in_time=True)
+    assert records.every(caught.value.said, "remap") == [{"record": "remap", "wrong": 0}]

@@ -301,7 +301,8 @@ def _judge(kernel: Kernel, folder: Path, job: Job, in_time: bool) -> Result:
     if not ends:
         why = "ended without a result" if in_time else f"was still busy after {job.timeout_s:.0f} s"
         tail = _quoted(findings or log.splitlines()[-TAIL_LINES:])
-        raise LostVM(f"the VM {why}; its console, in {kept}, ends with:{tail}", said)
+        last = f"\nand what it recorded with:{_quoted(said.splitlines()[-1:])}" if said else ""
+        raise LostVM(f"the VM {why}; its console, in {kept}, ends with:{tail}{last}", said)
     if findings:
         raise DirtyConsole(f"the guest's kernel complained, see {kept}:{_quoted(findings)}", said)
     if whys := records.every(said, "error"):
