@@ -315,6 +315,8 @@ static bool frame_has(uint64_t frame, unsigned int flag)
 {
 	uint64_t flags;
 
+	if (no_flags)
+		errx(1, "no flags must be asked for here, see region.h");
 	file_words("/proc/kpageflags", frame, &flags, 1);
 	return flags >> flag & 1;
 }
