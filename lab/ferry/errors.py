@@ -1,6 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0
 """What goes wrong in a way that a user can do something about."""
 
+from collections.abc import Iterable
+
+
+def quoted(lines: Iterable[str]) -> str:
+    """What somebody else has said, as it follows a message: each line on one of its own."""
+    return "".join(f"\n  | {line}" for line in lines)
+
 
 class FerryError(Exception):
     """One clear line: what is wrong and what to do. The CLI prints it and exits with exit_code."""

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from ferry import paths
-from ferry.errors import CommandFailed, FerryError
+from ferry.errors import CommandFailed, FerryError, quoted
 from ferry.progress import Step
 
 Args = Sequence[str | Path]
@@ -101,9 +101,8 @@ def run(
             kill_group(child, grace_s)
             raise
         if returncode:
-            ended = "\n".join(f"  | {line}" for line in tail)
             raise CommandFailed(
-                f"{title} failed (exit {returncode}); all output is in {path}; it ends with:\n{ended}",
+                f"{title} failed (exit {returncode}); all output is in {path}; it ends with:{quoted(tail)}",
                 returncode,
             )
 

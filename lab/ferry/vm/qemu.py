@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TextIO
 
 from ferry import packages, paths, proc
-from ferry.errors import FerryError
+from ferry.errors import FerryError, quoted
 from ferry.kernel.kbuild import Kernel
 from ferry.server import emulator
 from ferry.vm import console, initramfs, races, records
@@ -300,11 +300,11 @@ def _judge(kernel: Kernel, folder: Path, job: Job, in_time: bool) -> Result:
     findings = console.findings(log, races.functions(kernel) if console.has_races(log) else None)
     if not ends:
         why = "ended without a result" if in_time else f"was still busy after {job.timeout_s:.0f} s"
-        tail = _quoted(findings or log.splitlines()[-TAIL_LINES:])
-        last = f"\nand what it recorded with:{_quoted(said.splitlines()[-1:])}" if said else ""
+        tail = quoted(findings or log.splitlines()[-TAIL_LINES:])
+        last = f"\nand what it recorded with:{quoted(said.splitlines()[-1:])}" if said else ""
         raise LostVM(f"the VM {why}; its console, in {kept}, ends with:{tail}{last}", said)
     if findings:
-        raise DirtyConsole(f"the guest's kernel complained, see {kept}:{_quoted(findings)}", said)
+        raise DirtyConsole(f"the guest's kernel complained, see {kept}:{quoted(findings)}", said)
     if whys := records.every(said, "error"):
         raise FerryError(whys[0]["text"])
     return Result(ends[-1]["status"], said, _read(folder / "output"), log)
@@ -312,7 +312,3 @@ def _judge(kernel: Kernel, folder: Path, job: Job, in_time: bool) -> Result:
 
 def _read(path: Path) -> str:
     return path.read_text(errors="replace").replace("\r\n", "\n") if path.exists() else ""
-
-
-def _quoted(lines: list[str]) -> str:
-    return "".join(f"\n  | {line}" for line in lines)

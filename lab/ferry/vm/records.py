@@ -13,7 +13,7 @@ import re
 from contextlib import suppress
 from typing import Any
 
-from ferry.errors import FerryError
+from ferry.errors import FerryError, quoted
 
 Record = dict[str, Any]
 
@@ -37,6 +37,6 @@ def of(said: str, kind: str) -> Record:
     """The one record of a kind. Raises FerryError if there is none, or several."""
     found = every(said, kind)
     if len(found) != 1:
-        tail = "".join(f"\n  | {line[:TAIL_LETTERS]}" for line in said.splitlines()[-TAIL_LINES:])
+        tail = quoted(line[:TAIL_LETTERS] for line in said.splitlines()[-TAIL_LINES:])
         raise FerryError(f"{len(found)} records '{kind}' instead of one; what was said ends with:{tail}")
     return found[0]

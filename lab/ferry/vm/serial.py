@@ -20,6 +20,7 @@ from pathlib import Path
 from types import TracebackType
 
 from ferry import paths, proc
+from ferry.errors import quoted
 from ferry.vm import console, qemu, records
 from ferry.vm.machine import Machine
 
@@ -150,7 +151,7 @@ class Guest:
 
     def _lost(self, what: str, timeout_s: float) -> qemu.LostVM:
         self.lost = True
-        tail = "".join(f"\n  | {line}" for line in self._log().splitlines()[-CONSOLE_TAIL:])
+        tail = quoted(self._log().splitlines()[-CONSOLE_TAIL:])
         return qemu.LostVM(f"the guest {what} ({timeout_s:.0f} s); {self.console} ends with:{tail}")
 
     def _log(self) -> str:
