@@ -16,7 +16,7 @@ from ferry.results import report
 from ferry.server import emulator
 from ferry.suites import kselftest, ktap
 from ferry.vm import console, initramfs, machine, qemu, races
-from ferry.vm.machine import MACHINES
+from ferry.vm.machine import MACHINES, ONE_BY_ONE
 
 MIGBENCH = {
     "call": "move_pages", "memory": "anon", "folio_kib": 4, "bytes": 4096, "threads": 1, "busy": 0,
@@ -131,6 +131,11 @@ def test_machine_places_cpus_and_memory() -> None:
     assert "node,nodeid=1,memdev=ram1,initiator=0" in MACHINES["cxl"].qemu_args()
     assert "shift=0,sleep=off" in MACHINES["icount"].qemu_args()
     assert MACHINES["smp"].with_cpus(1).cpu_nodes == 1
+
+
+def test_a_machine_that_counts_does_not_wait_for_a_timer_that_it_cannot_use() -> None:
+    assert MACHINES["icount"].one_by_one().command_line == ("nolapic_timer", ONE_BY_ONE)
+    assert MACHINES["one-by-one"].command_line == (ONE_BY_ONE,)
 
 
 def test_threads_are_run_by_the_labs_own_emulator() -> None:

@@ -32,7 +32,7 @@ def of_vms(machine: Machine, flavours: Iterable[str], *, kvm: bool = False) -> d
         "cpus": machine.cpus,
         "nodes": machine.nodes,
         "node_mib": machine.node_mib,
-        "kernel_args": list(machine.kernel_args),
+        "kernel_args": list(machine.command_line),
         "time": "virtual" if machine.icount else "wall",
         "accelerator": "kvm" if kvm else "tcg, icount" if machine.icount else "tcg",
         "qemu": _version(machine.command(kvm)[0]),

@@ -170,7 +170,7 @@ def ensure_emulator(machine: Machine, kvm: bool = False) -> None:
 
 def vng_command(kernel: Kernel, machine: Machine, kernel_args: tuple[str, ...], kvm: bool) -> list[str]:
     """virtme-ng with the host's root: an interactive shell, unless more is added."""
-    append = [*KERNEL_ARGS, *machine.kernel_args, *kernel_args]
+    append = [*KERNEL_ARGS, *machine.command_line, *kernel_args]
     program, *firmware = machine.command(kvm)
     return [
         # vng looks for its other half, virtme-run, in PATH.
@@ -222,7 +222,7 @@ def _initramfs_command(
     programs = {"ferry/run.sh": GUEST / "run.sh", "ferry/job.sh": folder / "job.sh"}
     programs |= initramfs.modules(kernel.modules_dir) | dict(job.programs)
     archive.write_bytes(initramfs.root((GUEST / "init.sh").read_text(), programs))
-    append = ["console=ttyS0", "loglevel=7", *KERNEL_ARGS, *machine.kernel_args, *job.kernel_args]
+    append = ["console=ttyS0", "loglevel=7", *KERNEL_ARGS, *machine.command_line, *job.kernel_args]
     return [
         *(*machine.command(kvm), "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"),
         *("-smp", machine.smp, "-m", machine.memory),
