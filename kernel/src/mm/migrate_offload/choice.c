@@ -12,7 +12,8 @@
  * in a row, and a turn begins with nothing of another's in flight.
  *
  * What an engine costs depends on who else uses it: so one that is not used is
- * tried again each second. What the CPU costs is worth a look now and then.
+ * tried again each second. What the CPU costs is worth a look now and then, but
+ * the first folio of a call need not wait for it: that is latency.
  */
 #include <linux/jiffies.h>
 #include <linux/limits.h>
@@ -35,11 +36,12 @@
  * @state: which has the migrator, and the costs; calls share these without a
  *	lock, and what one of them overwrites of another's is measured again
  * @order: of the next folio
+ * @begins: nothing was unmapped yet in this call
  *
  * Return: the migrator, or the CPU.
  */
 struct migrator *migrate_offload_choose(struct migrate_offload_state *state,
-					unsigned int order)
+					unsigned int order, bool begins)
 {
 	struct migrate_cost *cost = &state->costs[order];
 	u64 engine = READ_ONCE(cost->engine_ns);
@@ -53,7 +55,13 @@ struct migrator *migrate_offload_choose(struct migrate_offload_state *state,
 	by_cpu = cpu && engine > cpu + cpu / ENGINE_BONUS;
 	retry = tried + (by_cpu ? RETRY_ENGINE : RETRY_CPU);
 	if (!tried || time_after_eq(jiffies, retry)) {
+		/* Once: calls may be too short to have another turn */
+		if (begins && !by_cpu && !READ_ONCE(cost->put_off)) {
+			WRITE_ONCE(cost->put_off, true);
+			return state->m;
+		}
 		by_cpu = !by_cpu;
+		WRITE_ONCE(cost->put_off, false);
 		WRITE_ONCE(cost->tried, jiffies);
 	}
 	return by_cpu ? &migrator_cpu : state->m;

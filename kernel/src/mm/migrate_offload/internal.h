@@ -64,11 +64,13 @@ struct migrate_slot {
  * @cpu_ns: the same, if the CPU does
  * @tried: in jiffies; when the dearer one had a turn, or the CPU its first;
  *	0: never
+ * @put_off: the CPU was to show what it can, but a call had just begun
  */
 struct migrate_cost {
 	u32 engine_ns;
 	u32 cpu_ns;
 	unsigned long tried;
+	bool put_off;
 };
 
 /**
@@ -228,7 +230,7 @@ unsigned long migrate_offload_quota(const struct migrate_offload_state *state,
 
 /* choice.c */
 struct migrator *migrate_offload_choose(struct migrate_offload_state *state,
-					unsigned int order);
+					unsigned int order, bool begins);
 void migrate_turn_add(struct migrate_turn *turn,
 		      const struct migrate_chunk *chunk);
 bool migrate_turn_is_over(const struct migrate_turn *turn);

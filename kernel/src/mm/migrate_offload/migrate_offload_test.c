@@ -823,7 +823,9 @@ static void learn(struct migrate_offload_state *state, struct migrator *m,
 }
 
 #define expect_choice(test, state, order, m) \
-	KUNIT_EXPECT_PTR_EQ(test, migrate_offload_choose(state, order), m)
+	KUNIT_EXPECT_PTR_EQ(test, migrate_offload_choose(state, order, false), m)
+#define expect_first(test, state, order, m) \
+	KUNIT_EXPECT_PTR_EQ(test, migrate_offload_choose(state, order, true), m)
 
 static void dearer_engine_leaves_copies_to_the_cpu(struct kunit *test)
 {
@@ -869,6 +871,34 @@ static void dearer_one_is_tried_again(struct kunit *test)
 	*cost = (struct migrate_cost) { 100, 1000, jiffies - 10 * HZ };
 	expect_choice(test, &state, 0, &migrator_cpu);
 	expect_choice(test, &state, 0, state.m);
+}
+
+static void first_folio_of_a_call_does_not_wait_for_a_trial(struct kunit *test)
+{
+	struct fixture *fx = test->priv;
+	struct migrate_offload_state state = {
+		.m = &fx->engine.m, .may_choose = true,
+	};
+	struct migrate_cost *cost = &state.costs[0];
+
+	*cost = (struct migrate_cost) { 100, 1000, jiffies - 10 * HZ };
+	expect_first(test, &state, 0, state.m);
+	/* The call's next turn is early enough */
+	expect_choice(test, &state, 0, &migrator_cpu);
+	expect_choice(test, &state, 0, state.m);
+	/* If it has none, the next call has to */
+	*cost = (struct migrate_cost) { 100, 1000, jiffies - 10 * HZ };
+	expect_first(test, &state, 0, state.m);
+	expect_first(test, &state, 0, &migrator_cpu);
+	expect_first(test, &state, 0, state.m);
+	/* So it is with the CPU's very first turn */
+	*cost = (struct migrate_cost) { 100 };
+	expect_first(test, &state, 0, state.m);
+	expect_first(test, &state, 0, &migrator_cpu);
+	/* Where the CPU has the first folio anyway, the engine may have it */
+	*cost = (struct migrate_cost) { 5000, 1000, jiffies - HZ };
+	expect_first(test, &state, 0, state.m);
+	expect_first(test, &state, 0, &migrator_cpu);
 }
 
 static void one_bad_turn_says_little(struct kunit *test)
@@ -1830,6 +1860,7 @@ static struct kunit_case migrate_offload_cases[] = {
 	KUNIT_CASE(dear_flushes_are_for_many_pages),
 	KUNIT_CASE(dearer_engine_leaves_copies_to_the_cpu),
 	KUNIT_CASE(dearer_one_is_tried_again),
+	KUNIT_CASE(first_folio_of_a_call_does_not_wait_for_a_trial),
 	KUNIT_CASE(one_bad_turn_says_little),
 	KUNIT_CASE(what_the_engine_leaves_is_no_bargain),
 	KUNIT_CASE(short_turn_counts_little),

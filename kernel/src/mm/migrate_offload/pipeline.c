@@ -522,7 +522,7 @@ static bool pipeline_take_turn(struct migrate_pipeline *p)
 	if (!turn->over)
 		return true;
 	if (!turn->next)
-		turn->next = migrate_offload_choose(p->state, order);
+		turn->next = migrate_offload_choose(p->state, order, !p->tail);
 	if (turn->next != turn->m) {
 		if (!pipeline_is_empty(p))
 			return false;
