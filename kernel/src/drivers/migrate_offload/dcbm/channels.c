@@ -7,7 +7,7 @@
  * again and again is retired until dcbm is chosen anew. One that was stuck is
  * probed once its copies have ended after all, and comes back if it copies.
  *
- * live -> failed -> gone
+ * live -> failed -> stuck, gone
  *      -> stuck  -> live, gone
  *      -> gone
  */
@@ -138,11 +138,14 @@ static bool dcbm_note_device(struct dma_chan *chan, void *param)
 unsigned int dcbm_take_channels(void)
 {
 	struct dcbm_device *d, *next;
+	struct dcbm_chan *c;
 	dma_cap_mask_t mask;
 	LIST_HEAD(devices);
 
 	mutex_lock(&dcbm_lock);
 	WRITE_ONCE(dcbm_active, true);
+	list_for_each_entry(c, &dcbm_chans, link)
+		dcbm_renew(c);
 	mutex_unlock(&dcbm_lock);
 
 	dma_cap_zero(mask);
@@ -468,6 +471,20 @@ void dcbm_probed(struct dcbm_chan *c, bool good)
 		dev_notice(c->dev, "dcbm: %s copies again\n", c->name);
 }
 
+/*
+ * A channel that was kept for a copy, as dcbm is chosen anew: what failed may
+ * show that it works, once that copy has ended.
+ */
+void dcbm_renew(struct dcbm_chan *c)
+{
+	spin_lock_irq(&c->lock);
+	if (c->state == DCBM_FAILED) {
+		c->probe_at = jiffies;
+		dcbm_set_state(c, DCBM_STUCK);
+	}
+	spin_unlock_irq(&c->lock);
+}
+
 /* --- running --- */
 
 /* Start what the channel was given, by whomever; its submit_lock is held */
@@ -489,15 +506,19 @@ void dcbm_ring(struct dcbm_chan *c)
 	spin_unlock(&c->submit_lock);
 }
 
-/* Let the driver look at what its engine has done, by now or after all */
+/*
+ * Let the driver look at what its engine has done, by now or after all. It may
+ * do so with a lock that its tasklet takes as well, and leave softirqs on, as
+ * plx_dma does: one at this moment on this CPU would wait for ever.
+ */
 void dcbm_poll(struct dcbm_chan *c)
 {
 	if (dcbm_is_idle(c))
 		return;
-	spin_lock(&c->submit_lock);
+	spin_lock_bh(&c->submit_lock);
 	if (c->chan)
 		dma_async_is_tx_complete(c->chan, c->chan->cookie, NULL, NULL);
-	spin_unlock(&c->submit_lock);
+	spin_unlock_bh(&c->submit_lock);
 }
 
 int dcbm_channels_show(struct seq_file *m, void *unused)

@@ -202,6 +202,7 @@ void dcbm_probed(struct dcbm_chan *c, bool good);
 void dcbm_ring_locked(struct dcbm_chan *c);
 void dcbm_ring(struct dcbm_chan *c);
 void dcbm_poll(struct dcbm_chan *c);
+void dcbm_renew(struct dcbm_chan *c);
 int dcbm_channels_show(struct seq_file *m, void *unused);
 
 bool dcbm_append(struct dcbm_part *part, struct migrate_copy *copy);

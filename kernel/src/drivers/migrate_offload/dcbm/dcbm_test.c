@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * KUnit tests of dcbm: whose channels it uses, how folios are cut into parts,
- * which small ones make one part
+ * KUnit tests of dcbm: whose channels it uses and how it asks them, how folios
+ * are cut into parts, which small ones make one part
  *
  * Copying, faults and lost copies are not tested here: they need channels,
  * such as those of softdma, and a migration to be made.
@@ -9,7 +9,9 @@
 #include <kunit/test.h>
 #include <linux/device.h>
 #include <linux/dma-mapping.h>
+#include <linux/list.h>
 #include <linux/platform_device.h>
+#include <linux/preempt.h>
 #include <linux/sizes.h>
 
 #include "dcbm.h"
@@ -311,6 +313,8 @@ struct dcbm_engine {
 	struct dma_chan_dev chan_dev;
 	struct dma_chan chan;
 	u64 dma_mask;
+	bool asked;
+	bool softirqs_on;
 };
 
 static struct dcbm_engine *get_engine(struct kunit *test)
@@ -362,6 +366,63 @@ static void device_without_driver_or_known_bus_is_not_used(struct kunit *test)
 	KUNIT_EXPECT_NOT_NULL(test, why);
 }
 
+static enum dma_status note_softirqs(struct dma_chan *chan, dma_cookie_t cookie,
+				     struct dma_tx_state *state)
+{
+	struct dcbm_engine *e = container_of(chan, struct dcbm_engine, chan);
+
+	e->asked = true;
+	e->softirqs_on = !softirq_count();
+	return DMA_IN_PROGRESS;
+}
+
+static struct dcbm_chan *get_channel(struct kunit *test, struct dcbm_engine *e)
+{
+	struct dcbm_chan *c = kunit_kzalloc(test, struct_size(c, parts, 1),
+					    GFP_KERNEL);
+
+	KUNIT_ASSERT_NOT_NULL(test, c);
+	spin_lock_init(&c->submit_lock);
+	spin_lock_init(&c->lock);
+	INIT_LIST_HEAD(&c->free);
+	list_add(&c->parts[0].node, &c->free);
+	c->chan = &e->chan;
+	c->dev = &e->dev;
+	return c;
+}
+
+/* Its lock may be its tasklet's as well */
+static void driver_is_asked_with_softirqs_off(struct kunit *test)
+{
+	struct dcbm_engine *e = get_engine(test);
+	struct dcbm_chan *c = get_channel(test, e);
+
+	e->device.device_tx_status = note_softirqs;
+	dcbm_poll(c);
+	KUNIT_EXPECT_FALSE(test, e->asked);
+	c->in_flight = 1;
+	dcbm_poll(c);
+	KUNIT_EXPECT_TRUE(test, e->asked);
+	KUNIT_EXPECT_FALSE(test, e->softirqs_on);
+}
+
+/* Those that are idle when dcbm is left are taken anew in any case */
+static void failed_channel_that_was_kept_is_tried_again(struct kunit *test)
+{
+	struct dcbm_chan *c = get_channel(test, get_engine(test));
+
+	c->state = DCBM_FAILED;
+	c->in_flight = 1;
+	dcbm_renew(c);
+	KUNIT_EXPECT_NULL(test, dcbm_get_probe(c));
+	c->in_flight = 0;
+	KUNIT_EXPECT_PTR_EQ(test, dcbm_get_probe(c), &c->parts[0]);
+	/* One whose driver leaves is not held up */
+	c->state = DCBM_GONE;
+	dcbm_renew(c);
+	KUNIT_EXPECT_EQ(test, c->state, DCBM_GONE);
+}
+
 static struct kunit_case dcbm_cases[] = {
 	KUNIT_CASE_PARAM(number_of_parts_is_bounded, dcbm_cut_gen_params),
 	KUNIT_CASE_PARAM(parts_cover_the_folio_once_and_exactly,
@@ -377,6 +438,8 @@ static struct kunit_case dcbm_cases[] = {
 	KUNIT_CASE(others_are_used_at_ones_own_risk),
 	KUNIT_CASE(channels_of_slave_controllers_are_not_used),
 	KUNIT_CASE(device_without_driver_or_known_bus_is_not_used),
+	KUNIT_CASE(driver_is_asked_with_softirqs_off),
+	KUNIT_CASE(failed_channel_that_was_kept_is_tried_again),
 	{ }
 };
 
