@@ -35,6 +35,7 @@ CASES = (
     "terminated_copy_is_waited_for",
     "terminated_copy_may_lose_its_interrupt",
     "copies_complete_once_while_polled",
+    "callback_has_ended_once_terminated",
 )
 
 

@@ -400,6 +400,48 @@ static void copies_complete_once_while_polled(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, PT_TEST_COPIES, atomic_read(&t->callbacks));
 }
 
+static void pt_test_slow_callback(void *param,
+				  const struct dmaengine_result *result)
+{
+	struct pt_test *t = param;
+
+	complete(&t->done);
+	mdelay(200);
+	atomic_inc(&t->callbacks);
+}
+
+/* The interrupt is late, so it is the poller who calls back */
+static void callback_has_ended_once_terminated(struct kunit *test)
+{
+	struct pt_test *t = pt_test_take(test, good);
+	int irq = pci_irq_vector(to_pci_dev(t->chan->device->dev), 0);
+	struct dma_async_tx_descriptor *tx;
+	struct task_struct *poller;
+
+	if (num_online_cpus() < 2)
+		kunit_skip(test, "needs two CPUs");
+	KUNIT_ASSERT_GT(test, irq, 0);
+	tx = dmaengine_prep_dma_memcpy(t->chan, t->dst_dma, t->src_dma,
+				       PT_TEST_LEN, DMA_CTRL_ACK);
+	KUNIT_ASSERT_NOT_NULL(test, tx);
+	tx->callback_result = pt_test_slow_callback;
+	tx->callback_param = t;
+	disable_irq(irq);
+	dmaengine_submit(tx);
+	dma_async_issue_pending(t->chan);
+	poller = kthread_run(pt_test_poll, t, "ptdma_test");
+	if (!IS_ERR(poller)) {
+		get_task_struct(poller);
+		wait_for_completion_timeout(&t->done, PT_TEST_WAIT);
+		KUNIT_EXPECT_EQ(test, 0, dmaengine_terminate_sync(t->chan));
+		KUNIT_EXPECT_EQ(test, 1, atomic_read(&t->callbacks));
+		WRITE_ONCE(t->stop, true);
+		kthread_stop_put(poller);
+	}
+	enable_irq(irq);
+	KUNIT_EXPECT_FALSE(test, IS_ERR(poller));
+}
+
 static struct kunit_case pt_test_cases[] = {
 	KUNIT_CASE(copy_arrives_whole),
 	KUNIT_CASE(failed_copy_is_reported),
@@ -411,6 +453,7 @@ static struct kunit_case pt_test_cases[] = {
 	KUNIT_CASE_SLOW(terminated_copy_is_waited_for),
 	KUNIT_CASE_SLOW(terminated_copy_may_lose_its_interrupt),
 	KUNIT_CASE_SLOW(copies_complete_once_while_polled),
+	KUNIT_CASE(callback_has_ended_once_terminated),
 	{ }
 };
 
