@@ -664,6 +664,58 @@ TEST_F(calls, mbind_interleaves_as_faults_do)
 	free(first);
 }
 
+/* Touch memory until this node has no more without reclaim */
+static void fill_node(int node)
+{
+	unsigned long mask = 1UL << node;
+	char path[64], *memory;
+	long nr;
+
+	snprintf(path, sizeof(path), "/sys/devices/system/node/node%d/meminfo",
+		 node);
+	nr = read_long(path, "MemFree:") * 1024 / PAGE;
+	memory = map(nr * PAGE);
+	syscall(SYS_set_mempolicy, MPOL_PREFERRED, &mask, 64UL);
+	for (long i = 0; i < nr; i++) {
+		memory[i * PAGE] = 1;
+		if (i % 64 == 63 && node_of(memory + i * PAGE) != node)
+			break;
+	}
+	bind_new_memory(-1);
+}
+
+static long times_reclaimed(void)
+{
+	static const char * const zones[] = {
+		"allocstall_dma32 ", "allocstall_normal ", "allocstall_movable ",
+	};
+	long times = 0, found;
+
+	for (int i = 0; i < 3; i++) {
+		found = read_long("/proc/vmstat", zones[i]);
+		times += found > 0 ? found : 0;
+	}
+	return times;
+}
+
+/* To prefer a node is not to make room on it */
+TEST_F_TIMEOUT(calls, mbind_reclaims_nothing_for_a_node_that_is_preferred, 120)
+{
+	struct calls *c = &self->c;
+	unsigned long mask = 1UL << c->nodes[1];
+	char *wide = map(WIDE * PAGE);
+	long before;
+
+	touch(wide, 0, WIDE, c->nodes[0]);
+	fill_node(c->nodes[1]);
+	before = times_reclaimed();
+	ASSERT_EQ(0, syscall(SYS_mbind, wide, WIDE * PAGE, MPOL_PREFERRED,
+			     &mask, 64UL, MPOL_MF_MOVE));
+	/* Others may have, a few times */
+	EXPECT_GT(16, times_reclaimed() - before);
+	EXPECT_EQ(0, wrong_pages(wide, 0, WIDE));
+}
+
 /* What another thread does to the memory that is bound, and what it has seen */
 struct meanwhile {
 	struct calls *c;
