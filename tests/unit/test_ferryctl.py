@@ -71,6 +71,21 @@ def test_histogram_shows_what_is_filled(machine: Machine, capsys: pytest.Capture
     assert bars[0].count("#") == 2 * bars[1].count("#")
 
 
+def test_a_module_with_other_parameters_is_loaded_anew(machine: Machine) -> None:
+    """dcbm's cannot be changed while it is loaded."""
+    (machine.root / "etc/ferry.conf").write_text("mtcopy.threads = 4\n")
+    loaded = machine.root / "sys/module/mtcopy/parameters/threads"
+    loaded.parent.mkdir(parents=True)
+    for threads, calls in (("4", []), ("0", [["-r", "mtcopy"], ["mtcopy", "threads=4"]])):
+        assert _run(machine, "use", "none") == 0
+        _run(machine, "use", "mtcopy")
+        machine.loaded.clear()
+        loaded.write_text(f"{threads}\n")
+        assert _run(machine, "use", "mtcopy") == 0
+        assert machine.loaded == calls
+        assert machine.get("active") == "mtcopy"
+
+
 @pytest.mark.parametrize(
     "words",
     [["status"], ["use", "cpu"], ["set", "chunk_pages=8"], ["reset"], ["causes"], ["watch", "--count", "0"]],

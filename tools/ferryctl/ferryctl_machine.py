@@ -115,9 +115,16 @@ class System:
 
 
 def use(system: System, engine: str, parameters: Mapping[str, str] | None = None) -> None:
-    """Load an engine, if it is not there, and let it copy; "none" lets Linux copy as it always did."""
+    """Load an engine, if it is not there as its parameters say, and let it copy; "none" lets Linux copy as
+    it always did."""
     system.need_ferry()
     known = (system.get("available") or "").split()
+    if engine in known and _has_others(system, engine, parameters or {}):
+        if system.get("active") == engine:
+            system.put("active", NONE)
+        if system.modprobe(["-r", engine]):
+            raise Problem(f"{engine} is loaded with other parameters, and cannot be unloaded: it is in use")
+        known.remove(engine)
     if engine != NONE and engine not in known:
         if engine not in MODULES:
             raise Problem(
@@ -130,6 +137,12 @@ def use(system: System, engine: str, parameters: Mapping[str, str] | None = None
             )
             raise Problem(f"cannot load {engine}{hint}; dmesg says more")
     system.put("active", engine)
+
+
+def _has_others(system: System, engine: str, parameters: Mapping[str, str]) -> bool:
+    """Whether the module is loaded with other parameters than these."""
+    loaded = {key: system.read(f"sys/module/{engine}/parameters/{key}") for key in parameters}
+    return any(value is not None and value != parameters[key] for key, value in loaded.items())
 
 
 def _more(known: Sequence[str]) -> str:
