@@ -24,6 +24,15 @@ def note(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
+def _status(title: str) -> Status | None:
+    """None before the environment is made: Debian's own Python may be without rich."""
+    try:
+        from rich.console import Console
+    except ImportError:
+        return None
+    return Console(stderr=True).status(title)
+
+
 class Step:
     """Shows that something with a title is under way, how far it is, and how long it took.
 
@@ -37,10 +46,8 @@ class Step:
         self._live: Status | None = None
 
     def __enter__(self) -> Step:
-        if sys.stderr.isatty():
-            from rich.console import Console
-
-            self._live = Console(stderr=True).status(self.title)
+        self._live = _status(self.title) if sys.stderr.isatty() else None
+        if self._live:
             self._live.start()
         else:
             note(f"{self.title} ...")

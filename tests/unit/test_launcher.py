@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ferry import paths
+from ferry import paths, progress
 
 
 @pytest.fixture
@@ -38,6 +38,17 @@ def test_arguments_and_exit_code_pass_through(clone: Path) -> None:
     assert (first.returncode, first.stdout) == (second.returncode, second.stdout) == (5, "hello a b c\n")
     assert "making build/venv" in first.stderr
     assert second.stderr == ""
+
+
+def test_on_a_terminal_nothing_is_needed_that_is_not_there_yet(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """./ferry itself runs on Debian's Python, which may be without rich."""
+    monkeypatch.setitem(sys.modules, "rich.console", None)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    with progress.Step("install python3-venv") as step:
+        step.update("1/2")
+    assert capsys.readouterr().err == "install python3-venv ...\ninstall python3-venv: done (0:00)\n"
 
 
 def test_an_interrupted_environment_is_made_anew(clone: Path) -> None:
