@@ -170,9 +170,11 @@ def run(names: Sequence[str], table: series.Table) -> None:
     for name in names:
         if name not in CHECKS:
             raise UsageError(f"no check '{name}'; there are: {', '.join(CHECKS)}")
-    tree.assemble_current()
-    for name in names:
-        CHECKS[name](table)
+    # Trees and build folders are also those of who builds and packages kernels.
+    with files.locked(paths.BUILD / "kernel.lock"):
+        tree.assemble_current()
+        for name in names:
+            CHECKS[name](table)
 
 
 CHECKS: dict[str, Callable[[series.Table], None]] = {
