@@ -37,6 +37,6 @@ def run(args: argparse.Namespace) -> int:
         for name in (*KERNELS, *(LONG_KERNELS if args.long else ())):
             kbuild.build(name)
         emulator.build()
-        chosen = chosen or [*ALL, *([] if args.long else ["-m", "not long"])]
+        chosen = [*([] if args.long else ["-m", "not long"]), *(chosen or ALL)]
     env = {**os.environ, "PYTHONPATH": str(paths.ROOT / "lab")}
     return subprocess.run([sys.executable, "-m", "pytest", *chosen], cwd=paths.ROOT, env=env).returncode
