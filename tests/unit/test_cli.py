@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -12,6 +13,7 @@ from ferry import cli, paths
 from ferry.commands import test as runner
 from ferry.errors import FerryError
 from ferry.kernel import kbuild
+from ferry.server import emulator
 
 
 def test_an_error_is_one_line_and_its_exit_code(
@@ -40,6 +42,45 @@ def test_the_kernels_that_tests_boot_are_built_first() -> None:
     texts = [path.read_text() for path in (paths.ROOT / "tests/vm").glob("*.py")]
     booted = {name for name in kbuild.FLAVOURS for text in texts if f'"{name}"' in text}
     assert {*runner.KERNELS, *runner.LONG_KERNELS} == booted
+
+
+@pytest.mark.parametrize(
+    ("words", "long"), [([], False), (["-x"], False), (["tests/vm", "-v"], False), (["--long", "-x"], True)]
+)
+def test_long_tests_run_when_they_are_asked_for(
+    monkeypatch: pytest.MonkeyPatch, words: list[str], long: bool
+) -> None:
+    ran: list[list[str]] = []
+
+    def note(command: list[str], **_: object) -> SimpleNamespace:
+        ran.append(command)
+        return SimpleNamespace(returncode=0)
+
+    monkeypatch.setattr(kbuild, "build", lambda name: None)
+    monkeypatch.setattr(emulator, "build", lambda: None)
+    monkeypatch.setattr(subprocess, "run", note)
+    assert cli.main(["test", *words]) == 0
+    assert ("not long" not in ran[0]) == long
+    assert [word for word in words if word != "--long"] == [word for word in ran[0] if word in words]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--runs", "0"], "0 runs"),
+        (["--threads", "0"], "--threads 0"),
+        (["--busy", "-1"], "--busy -1"),
+        (["--per-call", "-1"], "--per-call -1"),
+        (["--from", "7"], "nodes 0 to 1"),
+        (["--to", "0"], "must differ"),
+    ],
+)
+def test_bench_refuses_what_makes_no_sense_before_it_builds(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: list[str], said: str
+) -> None:
+    monkeypatch.delattr(kbuild, "build")
+    assert cli.main(["bench", *words]) == 2
+    assert said in capsys.readouterr().err
 
 
 def test_ctrl_c_exits_as_a_shell_expects(monkeypatch: pytest.MonkeyPatch) -> None:

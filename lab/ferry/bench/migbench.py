@@ -50,8 +50,9 @@ class Plan:
                 raise UsageError(f"no folio size '{folio}': choose from {', '.join(FOLIOS)}")
         if not self.folios or not self.engines:
             raise UsageError("nothing to measure: name a folio size and an engine")
-        if self.rounds < 1:
-            raise UsageError(f"{self.rounds} rounds: at least one is needed to measure anything")
+        for what, count in (("rounds", self.rounds), ("runs", self.runs)):
+            if count < 1:
+                raise UsageError(f"{count} {what}: at least one is needed to measure anything")
         if not 1 <= self.channels <= 64:
             raise UsageError(f"{self.channels} channels: softdma has 1 to 64")
         if machine.nodes < 2:

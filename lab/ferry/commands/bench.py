@@ -9,6 +9,7 @@ from typing import Any
 
 from ferry.bench import migbench
 from ferry.commands.vm import add_machine_arguments
+from ferry.errors import UsageError
 from ferry.help import examples
 from ferry.results import provenance, report
 from ferry.vm import machine
@@ -78,10 +79,23 @@ def _add_how(parser: argparse.ArgumentParser, plan: migbench.Plan) -> None:
     parser.add_argument("--busy", type=int, default=0, metavar="N", help="threads that burn CPU (default: 0)")
 
 
+def _check_how(args: argparse.Namespace, nodes: int) -> None:
+    """Raise UsageError for what migbench would refuse in the VM."""
+    for name, least in (("threads", 1), ("busy", 0), ("per_call", 0)):
+        if getattr(args, name) < least:
+            raise UsageError(f"--{name.replace('_', '-')} {getattr(args, name)}: choose {least} or more")
+    for name, node in (("--from", args.source), ("--to", args.target)):
+        if not 0 <= node < nodes:
+            raise UsageError(f"{name} {node}: the machine has nodes 0 to {nodes - 1}")
+    if args.source == args.target:
+        raise UsageError(f"--to {args.target}: must differ from --from")
+
+
 def run(args: argparse.Namespace) -> int:
     """Print a table unless JSON goes to stdout."""
     where = machine.get(args.machine, args.cpus)
     where = where.one_by_one() if args.one_by_one else where
+    _check_how(args, where.nodes)
     more = (
         *("--from", str(args.source), "--to", str(args.target)),
         *("--per-call", str(args.per_call), "--threads", str(args.threads), "--busy", str(args.busy)),
