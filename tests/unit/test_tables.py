@@ -325,6 +325,18 @@ def test_table_of_another_profile_says_that_nothing_is_posted() -> None:
     assert table_command._about(table, profile.load("zen3"), args)["note"] == table.note
 
 
+@pytest.mark.parametrize(
+    "words",
+    [["--profile", "cxl"], ["--quick"], ["--one-by-one"], ["--profile", "cxl", "--quick", "--one-by-one"]],
+)
+def test_page_has_the_command_that_measures_it_again(words: list[str]) -> None:
+    line = ["table", "v5-throughput", *words]
+    args = cli.make_parser().parse_args(line)
+    server = profile.load(args.profile or "zen3")
+    about = table_command._about(experiments.get("v5-throughput"), server, args)
+    assert f">./ferry {' '.join(line)}<" in page._facts(_result() | about)
+
+
 def test_report_is_one_file_with_all_tables(tmp_path: Path) -> None:
     report.write_json(tmp_path / "table-v5-throughput.json", _result())
     *pictures, written = page.write(tmp_path)

@@ -140,7 +140,7 @@ def _about(table: experiments.Table, server: profile.Profile, args: argparse.Nam
         "note": table.note + f" Nobody has posted figures of {server.name}: there are none here." * foreign,
         "profile": experiments.HERE
         if args.here
-        else server.name + ("-one-by-one" if args.one_by_one else ""),
+        else server.name + (experiments.ONE_BY_ONE if args.one_by_one else ""),
         "quick": args.quick,
         "states": args.states,
         "source": {key: source[key] for key in ("title", "author", "link", "machine")},

@@ -35,6 +35,8 @@ QUICK_RUNS = 3
 FITTED = ("2M", "4K")
 # In the place of a profile: a machine itself.
 HERE = "here"
+# After a profile's name: with vm.migrate_ranges=0.
+ONE_BY_ONE = "-one-by-one"
 
 
 @dataclass(frozen=True)

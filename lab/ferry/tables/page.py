@@ -74,13 +74,15 @@ def _clock(result: Json) -> str:
 def _facts(result: Json) -> str:
     """What a reader needs to measure it again."""
     states = result.get("states", 1)
+    profile = result["profile"].removesuffix(experiments.ONE_BY_ONE)
+    usual = (experiments.HERE, experiments.get(result["table"]).profile)
     flags = [
+        (f"--profile {profile}", profile not in usual),
         ("--quick", result["quick"]),
         ("--here", show.is_here(result)),
         (f"--states {states}", states > 1),
+        ("--one-by-one", result["profile"].endswith(experiments.ONE_BY_ONE)),
     ]
-    if not show.is_here(result) and result["profile"] != experiments.get(result["table"]).profile:
-        flags.append((f"--profile {result['profile']}", True))
     known = dict(result["provenance"])
     kernels = {
         f"kernel, {name}": f"{each['release']}, config {each['config']}, {each['compiler']}"
