@@ -125,9 +125,12 @@ def test_whole_results_of_each_own_server_are_kept(out: Path) -> None:
 
 
 def test_results_of_no_commit_are_not_kept(out: Path) -> None:
-    _measured(out, "demo", provenance={"commit": "0123456789ab-changed"})
+    """Nor is any other then: half of them would be of another commit."""
+    _measured(out, "demo")
+    _measured(out, "redis", provenance={"commit": "0123456789ab-changed"})
     with pytest.raises(FerryError, match="changes that no commit has"):
         command.keep()
+    assert not figures.FOLDER.exists()
 
 
 def test_pictures_are_of_the_kept_results(

@@ -66,7 +66,7 @@ def keep() -> None:
     """Copy the results that out/ has. Raises FerryError if one is of files that no commit has."""
     # What is of a part of the cells, or of another machine, has another name.
     names = dict.fromkeys([*figures.COMMANDS, *(f"table-{name}" for name in experiments.TABLES)])
-    figures.FOLDER.mkdir(exist_ok=True)
+    found = {}
     for path in (paths.OUT / f"{name}.json" for name in names):
         if not path.is_file():
             note(f"not measured since: {path.stem}")
@@ -76,4 +76,7 @@ def keep() -> None:
             raise FerryError(f"{path} was measured with changes that no commit has: commit, measure again")
         for each in result.get("profiles", []):
             del each["functions"]  # thousands, which no page shows
-        report_files.write_json(figures.FOLDER / path.name, result)
+        found[figures.FOLDER / path.name] = result
+    figures.FOLDER.mkdir(exist_ok=True)
+    for target, result in found.items():
+        report_files.write_json(target, result)
