@@ -31,6 +31,22 @@ def test_what_is_left_out_is_said(choice: Choice, start: str | None, said: tuple
         assert word in line
 
 
+def test_packages_of_an_older_linux_give_way(tmp_path: Path) -> None:
+    """ "apt install linux-image-*.deb" would take all of them."""
+    source, target = tmp_path / "source", tmp_path / "target"
+    for folder in (source, target):
+        folder.mkdir()
+    old = [f"linux-{kind}-6.12.9-ferry_6.12.9-1_amd64.deb" for kind in ("image", "headers")]
+    new = [name.replace(".9", ".117") for name in old]
+    for path in (
+        *(target / name for name in (*old, "ferry-tools_1_amd64.deb")),
+        *(source / name for name in new),
+    ):
+        path.write_text("")
+    assert deb._collect(source, target) == sorted(target / name for name in new)
+    assert sorted(path.name for path in target.iterdir()) == sorted([*new, "ferry-tools_1_amd64.deb"])
+
+
 @pytest.mark.parametrize(("last", "on"), [(b"\1", True), (b"\0", False)])
 def test_secure_boot_is_read_from_the_firmware(tmp_path: Path, last: bytes, on: bool) -> None:
     (tmp_path / "SecureBoot-8be4df61").write_bytes(b"\6\0\0\0" + last)

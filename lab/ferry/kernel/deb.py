@@ -171,4 +171,7 @@ def _collect(source: Path, target: Path) -> list[Path]:
     made = [p for p in sorted(source.glob("linux-*.deb")) if not p.name.startswith("linux-libc-dev")]
     if not made:
         raise FerryError(f"bindeb-pkg left no packages in {source}; see {paths.LOGS}")
+    # Of an older Linux: who installs linux-image-*.deb wants one
+    for old in [each for kind in ("image", "headers") for each in target.glob(f"linux-{kind}-*-ferry_*.deb")]:
+        old.unlink()
     return [Path(shutil.move(path, target / path.name)) for path in made]
