@@ -71,7 +71,7 @@ def test_what_could_not_be_put_back_is_said(
 
 def test_a_killed_ferry_lets_its_job_put_things_back(tmp_path: Path) -> None:
     """SIGKILL cannot be caught; the kernel then sends the job the signal that was asked for."""
-    job = f"trap 'echo back >{tmp_path}/back' EXIT; trap 'exit 1' TERM; echo on >{tmp_path}/on; sleep 2"
+    job = f"trap 'echo back >{tmp_path}/back; exit 1' TERM; echo on >{tmp_path}/on; sleep 2"
     program = (
         "import signal\nfrom pathlib import Path\nfrom ferry import paths, proc\n"
         f"paths.LOGS = Path({str(tmp_path)!r})\n"
