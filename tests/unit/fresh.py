@@ -33,7 +33,7 @@ def _kernel(name: str) -> Kernel:
     (out / "include/config/kernel.release").write_text(f"6.12-{name}\n")
     (out / ".config").write_text('CONFIG_CC_VERSION_TEXT="gcc 12"\n')
     (out / "bzImage").touch()
-    return Kernel(name, f"6.12-{name}", out / "bzImage", out, out, paths.BUILD, "c0ffee")
+    return Kernel(name, f"6.12-{name}", out / "bzImage", out, out, paths.BUILD)
 
 
 def _emulator() -> Path:

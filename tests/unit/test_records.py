@@ -177,7 +177,7 @@ def test_what_a_lost_guest_recorded_last_is_told(tmp_path: Path, monkeypatch: py
     (tmp_path / "console").write_text("reboot: Power down\n")
     (tmp_path / "result").write_text('{"record": "a"}\n{"record": "remap", "wrong": 0}\n{"rec')
     here = tmp_path
-    kernel = kbuild.Kernel("ferry", "6.12.1", here, here, here, here, "")
+    kernel = kbuild.Kernel("ferry", "6.12.1", here, here, here, here)
     with pytest.raises(qemu.LostVM, match=r'Power down\nand what it recorded with:\n  \| \{"rec$') as caught:
         qemu._judge(kernel, tmp_path, qemu.Job("", 1.0), in_time=True)
     assert records.every(caught.value.said, "remap") == [{"record": "remap", "wrong": 0}]

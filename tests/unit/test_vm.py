@@ -23,7 +23,7 @@ from ferry.vm.machine import Machine
 from tests.unit import said
 from tests.unit.conftest import FakeProgram
 
-KERNEL = Kernel("ferry", "6.12.1", Path(), Path(), Path(), Path(), "")
+KERNEL = Kernel("ferry", "6.12.1", Path(), Path(), Path(), Path())
 SAYS_LINUX = 'echo "Linux version 6.12.1" >$folder/console'
 
 

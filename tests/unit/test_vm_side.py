@@ -270,7 +270,7 @@ def test_ktap_missing_or_failed_case_fails(text: str) -> None:
 
 
 def test_a_program_that_says_nothing_has_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    kernel = Kernel("ferry", "6.12.1", Path(), Path(), Path(), Path(), "")
+    kernel = Kernel("ferry", "6.12.1", Path(), Path(), Path(), Path())
     monkeypatch.setattr(qemu, "run", lambda *args: qemu.Result(0, "", "", ""))
     cases = kselftest.run(kernel, MACHINES["smp"], [tmp_path / "silent"], kunit=False)
     assert ktap.failed(cases["silent"])

@@ -8,7 +8,7 @@ import os
 import re
 import shutil
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 from ferry import files, packages, paths, proc
@@ -67,7 +67,6 @@ class Kernel:
     modules_dir: Path  # has lib/modules/RELEASE
     build_dir: Path  # make's O=
     source_dir: Path
-    config_hash: str
 
 
 def flavour(name: str) -> Flavour:
@@ -212,10 +211,4 @@ def _kernel(row: Flavour, out: Path) -> Kernel:
         modules_dir=out / "modules",
         build_dir=out,
         source_dir=out.parent,
-        config_hash=files.digest(out / ".config")[:12],
     )
-
-
-def describe(kernel: Kernel) -> dict[str, str]:
-    """A kernel as JSON."""
-    return {key: str(value) for key, value in asdict(kernel).items()}

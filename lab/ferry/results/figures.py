@@ -376,6 +376,20 @@ def _steps(kept: Kept) -> str:
     return f"Of vanilla's {vanilla['instructions']:,.0f} for a folio of 4 KiB: {', '.join(parts)}."
 
 
+def _profile(kept: Kept) -> str:
+    """Instructions of each step, but for 16 KiB, for which a page has no room."""
+    result = kept.load("profile")
+    profiles = [each for each in result["profiles"] if each["folio_kib"] != 16]
+    names = {"none": "no engine", "dcbm": f"{MOST} channels"}
+    head = [
+        "step",
+        *(f"{_folio(each['folio_kib'])}: {names.get(each['engine'], each['engine'])}" for each in profiles),
+    ]
+    rows = [[step, *(f"{each['steps'][step]:,.0f}" for each in profiles)] for step in profiles[0]["steps"]]
+    rows.append(["all", *(f"{each['instructions']:,.0f}" for each in profiles)])
+    return f"{_origin(result)}, instructions per folio:\n\n{_table(head, rows)}"
+
+
 BLOCKS: dict[str, Callable[[Kept], str]] = {
     "headline": _headline,
     "no-engine": _no_engine,
@@ -383,6 +397,7 @@ BLOCKS: dict[str, Callable[[Kept], str]] = {
     "redis": _redis,
     "clients": _clients,
     "steps": _steps,
+    "profile": _profile,
     "throughput-defaults": _defaults,
     "throughput-fit": _fit,
     "throughput-ferry": _ferry,
