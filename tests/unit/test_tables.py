@@ -237,6 +237,19 @@ def test_one_thing_at_a_time_is_varied_around_the_profile() -> None:
     assert plain == {each for each in cells if each.channels and not each.varied}
 
 
+def test_settings_are_chosen_after_all_others_and_said() -> None:
+    one = Cell("ferry", "2M", 48, 16, settings=(("stripe_bytes", 262144), ("window_pages", 2048)))
+    assert one.policy_lines() == [
+        "use_policy 0 0",
+        "echo 262144 >$OFFLOAD/stripe_bytes",
+        "echo 2048 >$OFFLOAD/window_pages",
+    ]
+    said = "ferry x16, stripe_bytes=262144, window_pages=2048"
+    assert one.title == f"48 x 2M, {said}"
+    assert show.engine(_found(one, 1.0).as_json()) == said
+    assert [each.folio for each in _cells("sensitivity", True) if each.settings] == ["2M"] * 6
+
+
 THREE = (
     (Cell("vanilla", "2M", 48), 2.0),
     (Cell("dma", "2M", 48, 16, 512), 11.0),

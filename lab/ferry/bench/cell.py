@@ -36,6 +36,7 @@ class Cell:
     cycles: bool = False  # of migrate_pages() and of the copies in it
     runs: int = 1  # more where they differ
     varied: tuple[str, int | str] | None = None  # what of the server is other than its profile says
+    settings: tuple[tuple[str, int], ...] = ()  # of the kernel's, other than their defaults
     state: int = 0  # in which the machine begins; each number is another
 
     def __post_init__(self) -> None:
@@ -60,7 +61,8 @@ class Cell:
         batch = f", batches of {self.batch_pages}" if self.batch_pages else ""
         varied = f", {self.varied[0]} {self.varied[1]}" if self.varied else ""
         state = f", state {self.state}" if self.state else ""
-        return f"{self.folios} x {self.folio}, {self.engine}{channels}{batch}{varied}{state}"
+        settings = "".join(f", {name}={value}" for name, value in self.settings)
+        return f"{self.folios} x {self.folio}, {self.engine}{channels}{batch}{settings}{varied}{state}"
 
     def engine_lines(self) -> list[str]:
         """Shell lines that load the engine, as it is to be."""
@@ -78,7 +80,8 @@ class Cell:
         if self.engine == rows.VANILLA:
             return []
         stripe = max(PAGE, parse_size(self.folio)) if self.batch_pages else 0
-        return [f"use_policy {self.batch_pages} {stripe}"]
+        chosen = [f"echo {value} >$OFFLOAD/{name}" for name, value in self.settings]
+        return [f"use_policy {self.batch_pages} {stripe}", *chosen]
 
     def bench_lines(self, index: int) -> list[str]:
         """Shell lines that choose the engine, measure, and write a record."""
@@ -124,6 +127,7 @@ class Found:
             "channels": self.cell.channels or None,
             "threads": self.cell.threads or None,
             "batch_pages": self.cell.batch_pages or None,
+            "settings": dict(self.cell.settings) or None,
             "folios": self.cell.folios,
             "bytes": self.cell.bytes,
             "runs": self.row.runs,

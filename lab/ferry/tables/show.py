@@ -51,7 +51,8 @@ BASES = ("vanilla", "none")
 def engine(cell: Json) -> str:
     """An engine as the tables name it."""
     many = cell.get("channels") or cell.get("threads")
-    return f"{cell['engine']} x{many}" if many else str(cell["engine"])
+    settings = "".join(f", {name}={value}" for name, value in cell.get("settings", {}).items())
+    return f"{cell['engine']}{f' x{many}' if many else ''}{settings}"
 
 
 def varied(cell: Json) -> str:
