@@ -78,7 +78,11 @@ def test_long_tests_run_when_they_are_asked_for(
 def test_bench_refuses_what_makes_no_sense_before_it_builds(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: list[str], said: str
 ) -> None:
-    monkeypatch.delattr(kbuild, "build")
+    def build(*_: object) -> None:
+        raise AssertionError("nothing is to be built for this")
+
+    monkeypatch.setattr(kbuild, "build", build)
+    monkeypatch.setattr(emulator, "build", build)
     assert cli.main(["bench", *words]) == 2
     assert said in capsys.readouterr().err
 
