@@ -385,6 +385,14 @@ def test_varied_cells_are_shown_with_what_they_are_compared_to(tmp_path: Path) -
     assert "register_ns = 300" in written.read_text()
 
 
+def test_the_legend_names_what_one_panel_alone_has() -> None:
+    first, second = pyplot.figure().subplots(2)
+    first.plot([1], label="dma x16")
+    for name in ("dma x16", "ferry x16"):
+        second.plot([1], label=name)
+    assert list(plots._names([first, second])) == ["dma x16", "ferry x16"]
+
+
 def test_equal_results_give_equal_reports(tmp_path: Path) -> None:
     made = []
     for name in ("one", "two"):

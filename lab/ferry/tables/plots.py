@@ -4,8 +4,9 @@
 from __future__ import annotations
 
 import io
+import itertools
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -47,8 +48,9 @@ def picture(result: Json) -> bytes:
         row[0].set_ylabel(f"throughput, {'none' if show.is_here(result) else 'vanilla'} = 1")
     figure.supxlabel(provenance.small_print(result["provenance"]), fontsize="x-small", color="grey")
     # A machine without channels may have no line to name.
-    if axes[0][-1].get_legend_handles_labels()[0]:
-        axes[0][-1].legend(fontsize="small", loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    if names := _names([row[-1] for row in axes]):
+        place = {"loc": "upper left", "bbox_to_anchor": (1.0, 1.0)}
+        axes[0][-1].legend(names.values(), names, fontsize="small", **place)
     width = int(figure.get_figwidth() * LETTERS_PER_INCH)
     figure.suptitle(textwrap.fill(show.title(result), width), fontsize="medium")
     out = io.BytesIO()
@@ -56,6 +58,12 @@ def picture(result: Json) -> bytes:
     figure.savefig(out, format="png", dpi=110, metadata={"Software": None})
     pyplot.close(figure)
     return out.getvalue()
+
+
+def _names(every: Sequence[Axes]) -> dict[str, Any]:
+    """Each line that has a name in one of the panels."""
+    lines = itertools.chain(*(zip(*axes.get_legend_handles_labels(), strict=True) for axes in every))
+    return {name: line for line, name in lines}
 
 
 def _panels(result: Json) -> list[Panel]:
@@ -110,7 +118,8 @@ def _plot_values(axes: Axes, cells: list[Json], name: str, base: Any) -> None:
     for i, title in enumerate(dict.fromkeys(show.engine(cell) for cell in mine if "channels" in cell)):
         points = [(values.index(c.get("value", base)), c["ratio"]) for c in mine if show.engine(c) == title]
         style = "-s" if title.startswith("ferry") else "--o"
-        axes.plot(*zip(*sorted(points), strict=True), f"C{i}{style}", label=title, markersize=4)
+        label = title.replace(", ", ",\n")  # settings are long
+        axes.plot(*zip(*sorted(points), strict=True), f"C{i}{style}", label=label, markersize=4)
     for cell in (c for c in mine if c["engine"] == "cpu"):
         axes.axhline(cell["ratio"], color="grey", linewidth=0.8, linestyle=":", label="the CPU copies")
     axes.axhline(1.0, color="grey", linewidth=0.8)
