@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import errno
 import json
 import os
@@ -84,6 +85,21 @@ def test_a_module_with_other_parameters_is_loaded_anew(machine: Machine) -> None
         assert _run(machine, "use", "mtcopy") == 0
         assert machine.loaded == calls
         assert machine.get("active") == "mtcopy"
+
+
+def test_a_module_that_cannot_be_unloaded_goes_on(
+    machine: Machine, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Such as dcbm, while an engine has copies that it does not end. modprobe of this machine says no."""
+    (machine.root / "etc/ferry.conf").write_text("mtcopy.threads = 4\n")
+    _run(machine, "use", "mtcopy")
+    loaded = machine.root / "sys/module/mtcopy/parameters/threads"
+    loaded.parent.mkdir(parents=True)
+    loaded.write_text("0\n")
+    busy = dataclasses.replace(machine, modprobe=lambda args: 1)
+    assert _run(busy, "use", "mtcopy") == 1
+    assert "cannot be unloaded" in capsys.readouterr().err
+    assert machine.get("active") == "mtcopy"
 
 
 @pytest.mark.parametrize(

@@ -120,9 +120,11 @@ def use(system: System, engine: str, parameters: Mapping[str, str] | None = None
     system.need_ferry()
     known = (system.get("available") or "").split()
     if engine in known and _has_others(system, engine, parameters or {}):
-        if system.get("active") == engine:
+        active = system.get("active") or NONE
+        if active == engine:
             system.put("active", NONE)
         if system.modprobe(["-r", engine]):
+            system.put("active", active)
             raise Problem(f"{engine} is loaded with other parameters, and cannot be unloaded: it is in use")
         known.remove(engine)
     if engine != NONE and engine not in known:
