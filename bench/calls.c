@@ -46,14 +46,24 @@ static int by_nothing(struct bench *b, size_t first, size_t count)
 }
 
 static const struct call calls[] = {
-	{ .name = "move_pages", .move = by_move_pages },
+	{ .name = "move_pages", .move = by_move_pages,
+	  .ordered = true, .parted = true, .repeated = true },
 	{ .name = "migrate_pages", .move = by_migrate_pages },
-	{ .name = "mbind", .move = by_mbind },
+	{ .name = "mbind", .move = by_mbind, .parted = true, .repeated = true },
 	{ .name = "damon", .move = damon_move, .prepare = damon_prepare,
 	  .finish = damon_finish },
+	{ .name = "promote", .move = promote_move, .prepare = promote_prepare,
+	  .finish = promote_finish, .ordered = true, .parted = true, .anon = true },
+	{ .name = "demote", .move = demote_move, .set_up = demote_set_up,
+	  .prepare = demote_prepare, .ordered = true, .aged = true,
+	  .anon = true, .splits = true },
+	{ .name = "compact", .move = compact_move, .set_up = compact_set_up,
+	  .filled = compact_filled, .prepare = compact_prepare, .moved = compact_moved,
+	  .anon = true, .splits = true },
 };
 
-static const struct call null_call = { .name = "null", .move = by_nothing };
+static const struct call null_call = { .name = "null", .move = by_nothing,
+				       .ordered = true, .parted = true, .repeated = true };
 
 const struct call *call_find(const struct options *opt)
 {

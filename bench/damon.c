@@ -8,11 +8,9 @@
 
 #include <errno.h>
 #include <numaif.h>
-#include <sched.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <time.h>
 
 #define DAMON "/sys/kernel/mm/damon/admin/kdamonds/"
@@ -91,8 +89,7 @@ static void show_memory(struct bench *b)
 	uint64_t *frame = zalloc(b->mem.folios, sizeof(*frame));
 	size_t runs;
 
-	if (!place_frames(b, frame))
-		die(EXIT_CANNOT_RUN, "--call damon: /proc/self/pagemap tells no frames; run as root");
+	place_frames(b, frame);
 	qsort(frame, b->mem.folios, sizeof(*frame), by_number);
 	runs = each_run(b, frame, false);
 	if (runs > MAX_RUNS)
@@ -103,36 +100,12 @@ static void show_memory(struct bench *b)
 	free(frame);
 }
 
-/*
- * DAMON leaves alone what waits in a CPU's cache to be put on an LRU list, and
- * does not drain caches. This call does first of all, that of the CPU it is on.
- */
-static void drain_caches(void)
-{
-	void *page = mmap(NULL, PAGE_BYTES, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	int err = page == MAP_FAILED, cpu;
-	cpu_set_t home, one;
-
-	err |= sched_getaffinity(0, sizeof(home), &home);
-	for (cpu = 0; !err && cpu < CPU_SETSIZE; cpu++) {
-		if (!CPU_ISSET((size_t)cpu, &home))
-			continue;
-		CPU_ZERO(&one);
-		CPU_SET((size_t)cpu, &one);
-		err = sched_setaffinity(0, sizeof(one), &one) ||
-		      madvise(page, PAGE_BYTES, MADV_COLD);
-	}
-	if (err || sched_setaffinity(0, sizeof(home), &home) || munmap(page, PAGE_BYTES))
-		die(EXIT_CANNOT_RUN, "--call damon: cannot drain the LRU caches: %s",
-		    strerror(errno));
-}
-
 void damon_prepare(struct bench *b)
 {
 	static bool registered;
 	char text[32];
 
-	drain_caches();
+	lru_drain();
 	if (!in_use) {
 		if (!read_text(DAMON "nr_kdamonds", text, sizeof(text)) && *text != '0')
 			die(EXIT_CANNOT_RUN, "--call damon: DAMON is in use; as root, if nobody needs it: echo 0 > "

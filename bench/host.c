@@ -81,6 +81,7 @@ void host_check(struct bench *b)
 {
 	struct options *opt = &b->opt;
 	unsigned long nodes[2];
+	bool within;	/* stays on its node */
 	int count;
 
 	if (sysconf(_SC_PAGESIZE) != (long)PAGE_BYTES)
@@ -89,16 +90,19 @@ void host_check(struct bench *b)
 	if (numa_available() < 0)
 		die(EXIT_CANNOT_RUN, "this kernel has no NUMA support (CONFIG_NUMA)");
 	count = host_nodes(nodes, 2);
-	if (count < 2 && !opt->null)
+	within = opt->null || call_find(opt)->moved;
+	if (count < 2 && !within)
 		die(EXIT_CANNOT_RUN,
 		    "no second memory node: node %lu is the only one; use a machine or VM with two (or boot with numa=fake=2)",
 		    nodes[0]);
 	if (opt->from == NODE_AUTO)
 		opt->from = opt->to == nodes[0] && count > 1 ? nodes[1] : nodes[0];
+	if (!opt->null && within)
+		opt->to = opt->from;
 	if (opt->to == NODE_AUTO)
 		opt->to = opt->from == nodes[0] && count > 1 ? nodes[1] : nodes[0];
 	check_node("--from", opt->from, opt->bytes);
-	check_node("--to", opt->to, opt->null ? 0 : opt->bytes);
+	check_node("--to", opt->to, within ? 0 : opt->bytes);
 	if (opt->cpus)
 		choose_cpus(b);
 }

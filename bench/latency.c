@@ -18,10 +18,12 @@ struct folio_state {
 	int away;		/* pages that are migration entries now */
 };
 
-/* Where there is no room what is tried again has events, too, and compaction */
+/* Each folio may be a call's first; where there is no room what is tried again has
+ * events, too, and compaction
+ */
 void latency_prepare(struct bench *b)
 {
-	tracefs_open((b->opt.fragmented ? 32 : 2) * b->mem.pages + 1024);
+	tracefs_open((b->opt.fragmented ? 32 : 3) * b->mem.pages + 1024);
 }
 
 void latency_before(struct bench *b)

@@ -26,12 +26,17 @@ static void check(struct bench *b, struct run *run)
 	pattern_check(b);
 	if (b->opt.null)
 		return;
-	run->moved_pages = place_count(b, b->opt.to);
-	if (run->moved_pages < b->mem.pages && !b->opt.allow_partial)
+	if (b->call->moved)
+		run->moved_pages = b->call->moved(b);
+	else
+		run->moved_pages = place_count(b, b->opt.to);
+	if (!run->moved_pages)
+		fail(b, "nothing has moved");
+	else if (!b->call->moved && run->moved_pages < b->mem.pages && !b->opt.allow_partial)
 		fail(b, "only %zu of %zu pages arrived on node %lu (--allow-partial accepts that)",
 		     run->moved_pages, b->mem.pages, b->opt.to);
 	run->split_folios = place_wrong_folios(b, &first);
-	if (run->split_folios && !b->opt.allow_partial)
+	if (run->split_folios && !b->opt.allow_partial && !b->call->splits)
 		fail(b,
 		     "the move split %zu of %zu folios of %lu KiB, the first at offset %#lx (--allow-partial accepts that)",
 		     run->split_folios, b->mem.folios, b->opt.folio_bytes >> 10,
@@ -57,6 +62,8 @@ static void set_up(struct bench *b)
 	b->call = call_find(&b->opt);
 	thp_prepare(&b->opt);
 	memory_set_up(b);
+	if (b->call->set_up)
+		b->call->set_up(b);
 	b->runs = zalloc(b->opt.runs, sizeof(*b->runs));
 	busy_start(b->opt.busy);
 }

@@ -89,7 +89,7 @@ static int fill_file(const struct options *opt)
 }
 
 /* New memory in the place of the old: of one share, or of all. */
-static void map(struct bench *b, int fd, char *base, size_t bytes)
+static void map(const struct bench *b, int fd, char *base, size_t bytes)
 {
 	const struct options *opt = &b->opt;
 	const struct bitmask *from = b->mem.mask_from;
@@ -109,6 +109,27 @@ static void map(struct bench *b, int fd, char *base, size_t bytes)
 		die(EXIT_CANNOT_RUN, "mbind to node %lu: %s", opt->from, strerror(errno));
 }
 
+/* More memory like it. */
+char *memory_map(const struct bench *b, size_t bytes)
+{
+	char *base = reserve(bytes, ALIGN_BYTES);
+
+	map(b, -1, base, bytes);
+	return base;
+}
+
+/* Where it is to be is no longer said. */
+void memory_forget_policy(const struct bench *b)
+{
+	const struct region *mem = &b->mem;
+	size_t i;
+
+	for (i = 0; i < mem->pages; i += mem->share_pages)
+		if (mbind(memory_page(b, i), mem->share_pages * PAGE_BYTES, MPOL_DEFAULT,
+			  NULL, 0, 0))
+			die(EXIT_CANNOT_RUN, "mbind: %s", strerror(errno));
+}
+
 static void confirm(struct bench *b)
 {
 	size_t home = place_count(b, b->opt.from), first = 0, wrong;
@@ -126,6 +147,26 @@ static void confirm(struct bench *b)
 		    memory_is_file(&b->opt) ?
 		    "ask for a size that the filesystem uses (tmpfs: mount with huge=always for 2M)" :
 		    "if memory is fragmented: echo 1 > /proc/sys/vm/compact_memory");
+}
+
+/* Those of a file are filled, and only to be mapped. */
+static void fill(struct bench *b, int fd, size_t folio)
+{
+	size_t pages = b->opt.folio_bytes / PAGE_BYTES, page = folio * pages, end;
+
+	/* Reclaim takes first what was filled first */
+	if (b->call->aged)
+		memory_find(b, (uintptr_t)b->mem.addr[folio], &page);
+	for (end = page + pages; page < end; page++) {
+		char *at = memory_page(b, page);
+
+		if (fd < 0)
+			pattern_fill(at, page, b->opt.seed);
+		else
+			(void)*(volatile char *)at;
+	}
+	if (b->call->filled)
+		b->call->filled(b, folio);
 }
 
 /*
@@ -148,14 +189,8 @@ void memory_renew(struct bench *b)
 		fd = fill_file(opt);
 	for (i = 0; i < mem->pages; i += mem->share_pages)
 		map(b, fd, memory_page(b, i), mem->share_pages * PAGE_BYTES);
-	for (i = 0; i < mem->pages; i++) {
-		char *page = memory_page(b, i);
-
-		if (fd < 0)
-			pattern_fill(page, i, opt->seed);
-		else
-			(void)*(volatile char *)page;	/* only map it */
-	}
+	for (i = 0; i < mem->folios; i++)
+		fill(b, fd, i);
 	if (set_mempolicy(MPOL_DEFAULT, NULL, 0))
 		die(EXIT_CANNOT_RUN, "set_mempolicy: %s", strerror(errno));
 	if (fd >= 0)

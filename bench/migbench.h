@@ -91,12 +91,23 @@ struct samples {
 
 struct bench;
 
-/* A way to move folios [first, first + count); returns 0 or -errno. */
+/* A way to move folios [first, first + count); returns 0 or -errno. What is not
+ * timed may be NULL.
+ */
 struct call {
 	const char *name;
 	int (*move)(struct bench *b, size_t first, size_t count);
-	void (*prepare)(struct bench *b);	/* not timed; may be NULL */
+	void (*set_up)(struct bench *b);	/* once, before memory is filled */
+	void (*filled)(struct bench *b, size_t folio);	/* after each folio is */
+	void (*prepare)(struct bench *b);	/* before each move */
 	void (*finish)(void);
+	size_t (*moved)(struct bench *b);	/* within --from; NULL: all to --to */
+	bool ordered;		/* may move the folios in any --order */
+	bool aged;		/* in that in which they were filled */
+	bool anon;		/* moves private memory alone */
+	bool splits;		/* folios on the way, as a side effect */
+	bool parted;		/* may get some of them: --threads */
+	bool repeated;		/* and some at a time: --per-call */
 };
 
 struct bench {
@@ -149,6 +160,8 @@ void memory_renew(struct bench *b);
 bool memory_is_file(const struct options *opt);
 char *memory_page(const struct bench *b, size_t page);
 bool memory_find(const struct bench *b, uintptr_t addr, size_t *page);
+void memory_forget_policy(const struct bench *b);
+char *memory_map(const struct bench *b, size_t bytes);
 
 /* fragment.c */
 void fragment(const struct bench *b);
@@ -159,13 +172,32 @@ void pattern_check(struct bench *b);
 
 /* place.c */
 size_t place_count(struct bench *b, unsigned long node);
-bool place_frames(struct bench *b, uint64_t *frame);
+void place_frames(const struct bench *b, uint64_t *frame);
 size_t place_wrong_folios(struct bench *b, size_t *first_wrong);
 
-/* damon.c */
+/* setting.c: the kernel's, put back at exit */
+int setting_change(const char *path, const char *value);
+void setting_restore(const char *path);
+unsigned long vmstat(const char *name);
+
+/* damon.c, promote.c, demote.c, compact.c: callers that are no system calls */
 void damon_prepare(struct bench *b);
 int damon_move(struct bench *b, size_t first, size_t count);
 void damon_finish(void);
+void promote_prepare(struct bench *b);
+int promote_move(struct bench *b, size_t first, size_t count);
+void promote_finish(void);
+void demote_set_up(struct bench *b);
+void demote_prepare(struct bench *b);
+int demote_move(struct bench *b, size_t first, size_t count);
+void compact_set_up(struct bench *b);
+void compact_filled(struct bench *b, size_t folio);
+void compact_prepare(struct bench *b);
+int compact_move(struct bench *b, size_t first, size_t count);
+size_t compact_moved(struct bench *b);
+
+/* lru.c */
+void lru_drain(void);
 
 /* calls.c */
 const struct call *call_find(const struct options *opt);

@@ -23,12 +23,12 @@ struct row {
 };
 
 #define AT(field) offsetof(struct options, field)
+#define CALLS "move_pages|migrate_pages|mbind|damon|promote|demote|compact"
 #define FOLIO_SIZES "4K|16K|32K|64K|128K|256K|512K|1M|2M"
 
 static const struct row rows[] = {
-	{ "call", CHOICE, AT(call), "move_pages|migrate_pages|mbind|damon", 0, 0,
-	  "move_pages", "mbind",
-	  "who moves (migrate_pages: the whole process; damon: a thread of the kernel)" },
+	{ "call", CHOICE, AT(call), CALLS, 0, 0, "move_pages", "mbind",
+	  "who moves: a system call (migrate_pages: of the whole process), or the kernel itself" },
 	{ "folio", FOLIO, AT(folio_bytes), FOLIO_SIZES, 0, 0, "4K", "64K",
 	  "folio size, KiB (K) or MiB (M); set up as root, confirmed by the kernel" },
 	{ "memory", CHOICE, AT(memory), "anon|shared|file", 0, 0, "anon", "shared",
@@ -50,7 +50,7 @@ static const struct row rows[] = {
 	{ "per-call", NUMBER, AT(per_call), "FOLIOS", 0, 1UL << 34, "0", "512",
 	  "folios given to one call (0: all in one)" },
 	{ "order", CHOICE, AT(order), "up|random", 0, 0, "up", "random",
-	  "in which move_pages gets the folios: of addresses, or a new one of --seed's" },
+	  "in which the folios move: of addresses, or a new one of --seed's" },
 	{ "apart", FLAG, AT(apart), NULL, 0, 0, "off", NULL,
 	  "each thread's share in mappings, and GiBs of addresses, of its own" },
 	{ "fragmented", FLAG, AT(fragmented), NULL, 0, 0, "off", NULL,
@@ -97,8 +97,10 @@ static void help(void)
 	     "--to; then every byte, and the node and folio size of every page, are checked.\n"
 	     "Only --from to --to is measured: swap them for the other direction. move_pages\n"
 	     "gets one address per folio. damon begins a millisecond after it was told to, and its\n"
-	     "CPU time is not counted. Figures are medians over the timed runs. GB is 10^9\n"
-	     "bytes; K, M, G are powers of 1024.\n"
+	     "CPU time is not counted. promote touches each folio of a slow node for NUMA\n"
+	     "balancing; demote reclaims from a cgroup whose folios have been cold in --order;\n"
+	     "compact moves within --from what other folios were freed between. Figures are\n"
+	     "medians over the timed runs. GB is 10^9 bytes; K, M, G are powers of 1024.\n"
 	     "\n"
 	     "As root, folio sizes that are off are enabled (larger ones disabled) under\n"
 	     "/sys/kernel/mm/transparent_hugepage and put back at exit; tracefs is mounted if\n"
@@ -214,9 +216,25 @@ static const struct row *find(const char *arg)
 	die(EXIT_BAD_USAGE, "%s: no such option; migbench --help lists them", arg);
 }
 
+/* What not every call can do. */
+static void validate_call(const struct options *opt, const struct call *call)
+{
+	if (strcmp(opt->order, "up") && !call->ordered)
+		die(EXIT_BAD_USAGE, "--order %s: cannot go with --call %s", opt->order, opt->call);
+	if ((opt->threads > 1 && !call->parted) || (opt->per_call && !call->repeated))
+		die(EXIT_BAD_USAGE, "--call %s: moves all at once, so leave out --%s",
+		    opt->call, opt->per_call ? "per-call" : "threads");
+	if (call->anon && strcmp(opt->memory, "anon"))
+		die(EXIT_BAD_USAGE, "--call %s: needs --memory anon", opt->call);
+	if (call->moved && (opt->folio_bytes == 2UL << 20 || opt->fragmented))
+		die(EXIT_BAD_USAGE, "--call %s: moves folios smaller than 2M, and not to --fragmented",
+		    opt->call);
+}
+
 /* What one option alone cannot tell. */
 static void validate(const struct options *opt)
 {
+	const struct call *call = call_find(opt);
 	bool file = !strcmp(opt->memory, "file");
 	unsigned long folios = opt->bytes / opt->folio_bytes;
 
@@ -230,13 +248,12 @@ static void validate(const struct options *opt)
 		die(EXIT_BAD_USAGE, "--memory file: needs --file PATH, a path to create");
 	if (!file && opt->file)
 		die(EXIT_BAD_USAGE, "--file %s: only goes with --memory file", opt->file);
-	if (!opt->null && opt->from == opt->to && opt->from != NODE_AUTO)
+	if (!opt->null && !call->moved && opt->from == opt->to && opt->from != NODE_AUTO)
 		die(EXIT_BAD_USAGE, "--to %lu: must differ from --from %lu", opt->to,
 		    opt->from);
 	if (opt->null && opt->latency)
 		die(EXIT_BAD_USAGE, "--latency: cannot go with --null, which moves nothing");
-	if (strcmp(opt->order, "up") && strcmp(opt->call, "move_pages"))
-		die(EXIT_BAD_USAGE, "--order %s: only goes with --call move_pages", opt->order);
+	validate_call(opt, call);
 	if (opt->apart && (strcmp(opt->memory, "anon") || folios % opt->threads))
 		die(EXIT_BAD_USAGE,
 		    "--apart: needs --memory anon, and as many folios for each of the --threads");
@@ -244,10 +261,6 @@ static void validate(const struct options *opt)
 		die(EXIT_BAD_USAGE, "--fragmented: cannot go with --null, which moves nothing");
 	if (opt->apart && opt->access)
 		die(EXIT_BAD_USAGE, "--access: cannot go with --apart");
-	if ((!strcmp(opt->call, "migrate_pages") || !strcmp(opt->call, "damon")) &&
-	    (opt->threads > 1 || opt->per_call))
-		die(EXIT_BAD_USAGE, "--call %s: moves all at once, so leave out --%s",
-		    opt->call, opt->per_call ? "per-call" : "threads");
 }
 
 void options_parse(struct options *opt, int argc, char **argv)

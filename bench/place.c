@@ -67,8 +67,8 @@ static bool folio_is_right(int map_fd, int flags_fd, const char *addr, size_t pa
 	return !next || !(flags[pages] & COMPOUND_TAIL);
 }
 
-/* The first frame of each folio. Return: false if the kernel does not tell. */
-bool place_frames(struct bench *b, uint64_t *frame)
+/* The first frame of each folio. */
+void place_frames(const struct bench *b, uint64_t *frame)
 {
 	int fd = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
 	bool told = fd >= 0;
@@ -79,9 +79,10 @@ bool place_frames(struct bench *b, uint64_t *frame)
 		frame[i] &= PFN_MASK;
 		told = told && frame[i];
 	}
-	if (fd >= 0)
-		close(fd);
-	return told;
+	if (!told)
+		die(EXIT_CANNOT_RUN, "--call %s: /proc/self/pagemap tells no frames; run as root",
+		    b->call->name);
+	close(fd);
 }
 
 /*

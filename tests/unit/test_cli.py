@@ -73,6 +73,9 @@ def test_long_tests_run_when_they_are_asked_for(
         (["--per-call", "-1"], "--per-call -1"),
         (["--from", "7"], "nodes 0 to 1"),
         (["--to", "0"], "must differ"),
+        (["--call", "promote", "--to", "1"], "--to 1: must differ"),
+        (["--call", "promote"], "machine smp has no slow node"),
+        (["--call", "demote", "--machine", "icount"], "machine icount has no slow node"),
     ],
 )
 def test_bench_refuses_what_makes_no_sense_before_it_builds(

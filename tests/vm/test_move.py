@@ -38,10 +38,15 @@ def test_nothing_active_costs_nothing() -> None:
     assert all(each.passed for each in idle), idle
 
 
-def test_damon_moves_every_byte() -> None:
-    """The caller that is no system call; on one CPU, so that no folio waits in another's LRU cache."""
-    plan = migbench.Plan(folios=("4K",), engines=("vanilla", "none"), size=SIZE, runs=1, call="damon")
-    measured = migbench.measure(plan, machine.get("icount"))
+@pytest.mark.parametrize("call", ["damon", "promote", "demote", "compact"])
+def test_the_kernel_moves_every_byte(call: str) -> None:
+    """The callers that are no system calls; on one CPU, so that no folio waits in another's LRU cache.
+
+    migbench fails if a page is not where it is to be, or if compaction has moved none.
+    """
+    more = [str(word) for pair in migbench.nodes(call).items() for word in pair]
+    plan = migbench.Plan(("4K",), ("vanilla", "none"), size=SIZE, runs=1, call=call, more=tuple(more))
+    measured = migbench.measure(plan, machine.get("cxl-icount"))
     assert [row.engine for row in measured.rows] == ["vanilla", "none"]
     assert all(row.verified_bytes >= parse_size(SIZE) for row in measured.rows)
 

@@ -21,6 +21,9 @@ from ferry.vm.machine import Machine
 ENGINES = (rows.VANILLA, "none", "cpu", "mtcopy", "dcbm")
 # What migbench can make of an x86 page table.
 FOLIOS = ("4K", "16K", "32K", "64K", "128K", "256K", "512K", "1M", "2M")
+CALLS = ("move_pages", "migrate_pages", "mbind", "damon", "promote", "demote", "compact")
+# From a slow node to that of the CPUs, and back.
+TIERING = ("promote", "demote")
 BOOT_S = 60.0
 ROW_S = 60.0
 SECONDS_PER_GIB = 60.0  # filled, moved and verified; a busy host under TCG
@@ -57,6 +60,10 @@ class Plan:
             raise UsageError(f"{self.channels} channels: softdma has 1 to 64")
         if machine.nodes < 2:
             raise UsageError(f"machine {machine.name} has no second node to move memory to")
+        if self.call in TIERING and not machine.slow_nodes:
+            raise UsageError(
+                f"--call {self.call}: machine {machine.name} has no slow node, cxl and cxl-icount do"
+            )
         size, free = parse_size(self.size), machine.node_mib << 20
         if size > free * 3 // 4:
             raise UsageError(
@@ -76,6 +83,12 @@ class Measured:
     rows: list[rows.Row]
     kernels: dict[str, str]
     machine: Machine
+
+
+def nodes(call: str) -> dict[str, int]:
+    """migbench's options that name nodes, and the nodes: compaction stays on one."""
+    source, target = (1, 0) if call == "promote" else (0, 1)
+    return {"--from": source} | ({} if call == "compact" else {"--to": target})
 
 
 def check_engines(names: Iterable[str]) -> None:

@@ -50,17 +50,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _add_how(parser: argparse.ArgumentParser, plan: migbench.Plan) -> None:
     """What moves, and how."""
-    parser.add_argument(
-        "--call", default=plan.call, choices=("move_pages", "migrate_pages", "mbind", "damon")
-    )
+    parser.add_argument("--call", default=plan.call, choices=migbench.CALLS)
     parser.add_argument("--memory", default=plan.memory, choices=("anon", "shared", "file"))
-    parser.add_argument("--from", dest="source", type=int, default=0, metavar="NODE", help="default: 0")
-    parser.add_argument("--to", dest="target", type=int, default=1, metavar="NODE", help="default: 1")
+    parser.add_argument("--from", dest="source", type=int, metavar="NODE", help="default: 0; for promote 1")
+    parser.add_argument("--to", dest="target", type=int, metavar="NODE", help="default: 1; for promote 0")
     parser.add_argument(
         "--per-call", type=int, default=0, metavar="N", help="folios per call (default: 0, all)"
     )
     parser.add_argument(
-        "--order", default="up", choices=("up", "random"), help="in which move_pages gets them (default: up)"
+        "--order", default="up", choices=("up", "random"), help="in which they move (default: up)"
     )
     parser.add_argument(
         "--apart", action="store_true", help="each thread's share in mappings and page tables of its own"
@@ -84,11 +82,19 @@ def _check_how(args: argparse.Namespace, nodes: int) -> None:
     for name, least in (("threads", 1), ("busy", 0), ("per_call", 0)):
         if getattr(args, name) < least:
             raise UsageError(f"--{name.replace('_', '-')} {getattr(args, name)}: choose {least} or more")
-    for name, node in (("--from", args.source), ("--to", args.target)):
+    chosen = _nodes(args)
+    for name, node in chosen.items():
         if not 0 <= node < nodes:
             raise UsageError(f"{name} {node}: the machine has nodes 0 to {nodes - 1}")
-    if args.source == args.target:
-        raise UsageError(f"--to {args.target}: must differ from --from")
+    if len(set(chosen.values())) < len(chosen):
+        raise UsageError(f"--to {chosen['--to']}: must differ from --from")
+
+
+def _nodes(args: argparse.Namespace) -> dict[str, int]:
+    given = {"--from": args.source, "--to": args.target}
+    return {
+        name: node if given[name] is None else given[name] for name, node in migbench.nodes(args.call).items()
+    }
 
 
 def run(args: argparse.Namespace) -> int:
@@ -97,7 +103,7 @@ def run(args: argparse.Namespace) -> int:
     where = where.one_by_one() if args.one_by_one else where
     _check_how(args, where.nodes)
     more = (
-        *("--from", str(args.source), "--to", str(args.target)),
+        *(str(word) for pair in _nodes(args).items() for word in pair),
         *("--per-call", str(args.per_call), "--threads", str(args.threads), "--busy", str(args.busy)),
         *("--order", args.order, *(["--apart"] if args.apart else [])),
         *(["--fragmented", "--allow-partial"] if args.fragmented else []),

@@ -150,6 +150,7 @@ MACHINES = {
         Machine("one-by-one", kernel_args=(ONE_BY_ONE,)),
         Machine("icount", cpus=1, cpu_nodes=1, icount=True),
         Machine("cxl", cpu_nodes=1, slow_nodes=True),
+        Machine("cxl-icount", cpus=1, cpu_nodes=1, slow_nodes=True, icount=True),
         # Half of node 1 can be unplugged; most of node 0 can be had in one piece, so movable pages go there.
         Machine("movable", kernel_args=("movablecore=1G", "cma=1280M@0-2G")),
         Machine("iommu", cpus=1, nodes=1, cpu_nodes=1, icount=True, iommu=True, devices=EDU),

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: GPL-2.0
+/* Compaction of the node that the memory is on: after each folio another of the
+ * same size is filled, and freed before the move. So every second one is free, and
+ * compaction moves one half of the memory between what it leaves of the other.
+ */
+#define _GNU_SOURCE
+#include "migbench.h"
+
+#include <errno.h>
+#include <numa.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#define LISTS "/proc/sys/vm/percpu_pagelist_high_fraction"
+#define SHORTEST "1000000"
+
+static char *between;
+static uint64_t *before, *after;	/* frames of the folios */
+
+void compact_set_up(struct bench *b)
+{
+	long long free_bytes = 0;
+	int err;
+
+	numa_node_size64((int)b->opt.from, &free_bytes);
+	if (free_bytes / 3 < (long long)b->opt.bytes)
+		die(EXIT_CANNOT_RUN, "--call compact: node %lu has %lld bytes free, and needs three times --bytes",
+		    b->opt.from, free_bytes);
+	/* What is freed into a CPU's own lists is no place to move to */
+	err = setting_change(LISTS, SHORTEST);
+	if (err)
+		die(EXIT_CANNOT_RUN, "--call compact: " SHORTEST " > " LISTS ": %s; needs Linux 5.14 and root",
+		    strerror(-err));
+	before = zalloc(b->mem.folios, sizeof(*before));
+	after = zalloc(b->mem.folios, sizeof(*after));
+}
+
+void compact_filled(struct bench *b, size_t folio)
+{
+	if (!folio)
+		between = memory_map(b, b->opt.bytes);
+	between[folio * b->opt.folio_bytes] = 1;
+}
+
+void compact_prepare(struct bench *b)
+{
+	if (munmap(between, b->opt.bytes))
+		die(EXIT_CANNOT_RUN, "--call compact: munmap: %s", strerror(errno));
+	lru_drain();
+	place_frames(b, before);
+}
+
+int compact_move(struct bench *b, size_t first, size_t count)
+{
+	char path[64];
+
+	(void)first;
+	(void)count;
+	snprintf(path, sizeof(path), "/sys/devices/system/node/node%lu/compact", b->opt.from);
+	return write_text(path, "1");
+}
+
+size_t compact_moved(struct bench *b)
+{
+	size_t i, moved = 0;
+
+	place_frames(b, after);
+	for (i = 0; i < b->mem.folios; i++)
+		moved += before[i] != after[i];
+	return moved * (b->opt.folio_bytes / PAGE_BYTES);
+}

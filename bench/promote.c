@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: GPL-2.0
+/* NUMA balancing promotes what is touched on a slow node: the kernel hides the
+ * memory first, and each folio moves in the fault of the task that touches it.
+ * So what is timed is what that task waits for: the fault with the move in it.
+ */
+#include "migbench.h"
+
+#include <string.h>
+#include <time.h>
+
+#define BALANCING "/proc/sys/kernel/numa_balancing"
+#define SCAN_DELAY "/sys/kernel/debug/sched/numa_balancing/scan_delay_ms"
+#define TIERING "2"
+#define GIVE_UP_NS 30000000000UL
+
+/*
+ * Until the kernel has hidden all of it. It does so in the ticks of the task
+ * itself, for each of its mappings once in a time of CPU: so this must not sleep.
+ */
+static void wait_until_hidden(const struct bench *b)
+{
+	unsigned long before = vmstat("numa_pte_updates"), hidden;
+	uint64_t begin = clock_ns(CLOCK_MONOTONIC);
+
+	do {
+		uint64_t since = clock_ns(CLOCK_THREAD_CPUTIME_ID);
+
+		while (clock_ns(CLOCK_THREAD_CPUTIME_ID) - since < 5000000)
+			;
+		hidden = vmstat("numa_pte_updates") - before;
+		if (clock_ns(CLOCK_MONOTONIC) - begin > GIVE_UP_NS)
+			die(EXIT_CANNOT_RUN,
+			    "--call promote: NUMA balancing has looked at %lu of %zu pages; node %lu must be slower than one with CPUs",
+			    hidden, b->mem.pages, b->opt.from);
+	} while (hidden < b->mem.pages);
+}
+
+void promote_prepare(struct bench *b)
+{
+	int err;
+
+	lru_drain();
+	memory_forget_policy(b);
+	/* A new mapping is left alone for so long; a kernel may have no such file */
+	setting_change(SCAN_DELAY, "1");
+	err = setting_change(BALANCING, TIERING);
+	if (err)
+		die(EXIT_CANNOT_RUN, "--call promote: " TIERING " > " BALANCING ": %s; needs CONFIG_NUMA_BALANCING and root",
+		    strerror(-err));
+	wait_until_hidden(b);
+}
+
+int promote_move(struct bench *b, size_t first, size_t count)
+{
+	size_t i;
+
+	for (i = first; i < first + count; i++)
+		(void)*(volatile char *)b->mem.addr[i];
+	return 0;
+}
+
+/* The checks touch the memory, too: what has not moved by now stays. */
+void promote_finish(void)
+{
+	setting_restore(BALANCING);
+}
