@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from typing import Any
 
 from ferry.bench import migbench
@@ -38,9 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="boots of each kernel, in turns, each with so many runs (default: 1)",
     )
     _add_how(parser, plan)
-    parser.add_argument(
-        "--json", metavar="FILE", help="write JSON to FILE, or to stdout instead of a table (-)"
-    )
+    report.add_json_argument(parser)
     examples(
         parser,
         "bench --folio 2M --engine vanilla,mtcopy --runs 5 --json -",
@@ -120,13 +117,11 @@ def run(args: argparse.Namespace) -> int:
         more=more,
     )
     plan.check(where)
-    path = Path(args.json) if args.json and args.json != "-" else None
-    if path:
-        report.check_writable(path)
+    output = report.Output(args.json)
+    output.check()
     measured = migbench.measure(plan, where, kvm=args.kvm)
-    if args.json:
-        report.write_json(path, as_json(measured, args.kvm))
-    if args.json != "-":
+    output.write(as_json(measured, args.kvm))
+    if not output.is_stdout:
         name = f"{where.name}, folios one by one" if args.one_by_one else where.name
         how = f"{plan.call}{', random order' * (args.order == 'random')}{', threads apart' * args.apart}"
         how += ", fragmented target" * args.fragmented

@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--debs", type=Path, metavar="DIR",
         help="install the packages of this folder, as make deb leaves them in out/deb (default: make some)",
     )  # fmt: skip
-    parser.add_argument("--json", metavar="FILE", help="where to write JSON (default: out/day.json)")
+    report.add_json_argument(parser, "out/day.json")
     parser.add_argument(
         "--log", metavar="FILE", help="and all that was typed and said (default: out/day.log)"
     )
@@ -41,22 +41,23 @@ def run(args: argparse.Namespace) -> int:
     if args.kvm and not qemu.KVM.exists():
         raise UsageError(f"{qemu.KVM} is missing: leave out --kvm")
     made = day.given(args.debs) if args.debs else ()
-    log, result = Path(args.log or LOG), Path(args.json or JSON)
-    for path in (log, result):
-        report.check_writable(path)
+    log, output = Path(args.log or LOG), report.Output(args.json or str(JSON))
+    report.check_writable(log)
+    output.check()
     with log.open("w") as file:
-        outcomes, kernels = day.run(where, args.kvm, lambda text: _write(text, file), made)
+        outcomes, kernels = day.run(where, args.kvm, lambda text: _write(text, file, output), made)
         table = _table(outcomes)
         report.show(table, file)
-    report.show(table)
+    output.show(table)
     known = provenance.of_vms(where, (), kvm=args.kvm) | {"booted": kernels}
-    report.write_json(result, {"provenance": known, "steps": [asdict(each) for each in outcomes]})
+    output.write({"provenance": known, "steps": [asdict(each) for each in outcomes]})
     return 1 if any(each.wrong for each in outcomes) else 0
 
 
-def _write(text: str, file: TextIO) -> None:
+def _write(text: str, file: TextIO, output: report.Output) -> None:
     """To the user and to the log, at once."""
-    print(text, end="", flush=True)
+    if not output.is_stdout:
+        print(text, end="", flush=True)
     file.write(text)
     file.flush()
 

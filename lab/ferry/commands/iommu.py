@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import argparse
 import statistics
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ferry import paths
@@ -30,27 +29,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     only = parser.add_mutually_exclusive_group()
     only.add_argument("--no-smp", action="store_true", help="leave out the runs with four CPUs")
     only.add_argument("--dma-api", action="store_true", help="only what the DMA API leaves behind")
-    parser.add_argument(
-        "--json", metavar="FILE", default=str(paths.ROOT / "out/iommu.json"),
-        help="where to write the figures (default out/iommu.json)",
-    )  # fmt: skip
+    report.add_json_argument(parser, "out/iommu.json")
 
 
 def run(args: argparse.Namespace) -> int:
     """1 if a limit is exceeded."""
     if not 1 <= args.iova <= 16384:
         raise UsageError(f"{args.iova} GiB: choose 1 to 16384")
-    path = Path(args.json)
-    report.check_writable(path)
+    output = report.Output(args.json or str(paths.OUT / "iommu.json"))
+    output.check()
     result = iommu.measure(args.iova, not args.no_smp, not args.dma_api)
     used = [machine.get(name) for name in ("iommu", "iommu-smp")]
     known = {where.name: provenance.of_vms(where, iommu.FLAVOURS) for where in used}
-    report.write_json(path, {"provenance": known, **result.as_json()})
+    output.write({"provenance": known, **result.as_json()})
     if not args.dma_api:
-        report.show(_counts(result))
-        report.show(_rest(result))
+        output.show(_counts(result), _rest(result))
     if result.api:
-        report.show(_api(result))
+        output.show(_api(result))
     return 0 if result.passed else 1
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ferry.bench import migbench, rows
@@ -32,25 +31,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--engine", default=",".join(plan.engines), metavar="LIST",
         help=f"of {', '.join(migbench.ENGINES)} (default: {','.join(plan.engines)})",
     )  # fmt: skip
-    parser.add_argument(
-        "--json", metavar="FILE", help="write JSON to FILE, or to stdout instead of a table (-)"
-    )
+    report.add_json_argument(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """1 if something fails with Ferry that does not on the unchanged kernel."""
     plan = mmtests.Plan(tuple(args.tests) or mmtests.TESTS, tuple(args.engine.split(",")))
     plan.check()
-    path = Path(args.json) if args.json and args.json != "-" else None
-    if path:
-        report.check_writable(path)
+    output = report.Output(args.json)
+    output.check()
     with Step("Linux's tests of mm") as step:
         found, copied = mmtests.run(plan, step.update)
     worse = mmtests.worse(found)
-    if args.json:
-        report.write_json(path, _as_json(plan, found, copied))
-    if args.json != "-":
-        report.show(_table(plan, found, copied))
+    output.write(_as_json(plan, found, copied))
+    output.show(_table(plan, found, copied))
+    if not output.is_stdout:
         for line in worse:
             print(f"not so on vanilla: {line}")
     return 1 if worse else 0

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ferry import paths
@@ -31,10 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--engine", default=",".join(clients.ENGINES), metavar="LIST",
         help=f"of {', '.join(clients.ENGINES)} (default: all)",
     )  # fmt: skip
-    parser.add_argument(
-        "--json", metavar="FILE",
-        help="where to write (default out/redis.json, or redis-NAME for another profile, -part for fewer)",
-    )  # fmt: skip
+    report.add_json_argument(parser, "out/redis.json, or redis-NAME for another profile, -part for fewer")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -43,8 +39,8 @@ def run(args: argparse.Namespace) -> int:
     engines = _chosen("--engine", args.engine, clients.ENGINES)
     part = "" if args.profile == PROFILE else f"-{args.profile}"
     part += "" if len(folios) * len(engines) == len(clients.FOLIOS) * len(clients.ENGINES) else "-part"
-    path = Path(args.json or paths.OUT / f"redis{part}.json")
-    report.check_writable(path)
+    output = report.Output(args.json or str(paths.OUT / f"redis{part}.json"))
+    output.check()
     plan = clients.Plan()
     emulator.build()
     where = profile.load(args.profile).as_machine()
@@ -56,8 +52,8 @@ def run(args: argparse.Namespace) -> int:
         "requests": plan.requests,
         "cells": [each.as_json(plan) for each in found],
     }
-    report.write_json(path, result)
-    report.show(_table(found, plan))
+    output.write(result)
+    output.show(_table(found, plan))
     return 0
 
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 import argparse
 import time
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from ferry.bench.cell import Cell
@@ -41,9 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--here", action="store_true", help="measure this machine itself, which runs a Ferry kernel; no VM"
     )
     parser.add_argument("--one-by-one", action="store_true", help="with vm.migrate_ranges=0; for VMs")
-    parser.add_argument(
-        "--json", metavar="FILE", help="write JSON to FILE, too, or to stdout instead of a table (-)"
-    )
+    report.add_json_argument(parser)
     examples(
         parser,
         "table v5-throughput --quick --twice   # a part of it; not one digit may differ",
@@ -60,19 +57,19 @@ def run(args: argparse.Namespace) -> int:
     _check(args, wall, all_wall=len(wall) == len(wanted))
     if args.here:
         here.check()
-    path = Path(args.json) if args.json and args.json != "-" else None
+    output = report.Output(args.json)
+    output.check()
     places = [show.place(_about(table, server, args)) for table, server in zip(wanted, servers, strict=True)]
-    for output in filter(None, (path, *places)):
-        report.check_writable(output)
+    for place in places:
+        report.check_writable(place)
     results = [
         _one(table, server, args, twice=args.twice and table.name not in wall)
         for table, server in zip(wanted, servers, strict=True)
     ]
     if args.twice and wall:
         note(f"not compared: {', '.join(wall)}: wall time is never the same twice")
-    if args.json:
-        report.write_json(path, results[0] if args.name != ALL else {"tables": results})
-    if args.json != "-":
+    output.write(results[0] if args.name != ALL else {"tables": results})
+    if not output.is_stdout:
         for made in (*(show.place(result) for result in results), *page.write()):
             print(made)
     return 0
@@ -104,9 +101,8 @@ def _one(
         _compare(result, _measure(table, server, args))
     note(f"{table.name}: {elapsed(time.monotonic() - begin)}" + (", two runs the same" * twice))
     report.write_json(show.place(result), result)
-    if args.json != "-":
-        report.show(show.as_table(result))
-        note(f"{table.name}: {result['note'].strip()}")
+    report.Output(args.json).show(show.as_table(result))
+    note(f"{table.name}: {result['note'].strip()}")
     for kind, found in show.residuals(result).items():
         note(f"{result['table']}: {kind}: {found}")
     for lacking in result["missing"]:

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ferry.help import examples
@@ -51,9 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="all classes in one boot, each way: for a kernel that boots slowly",
     )
-    parser.add_argument(
-        "--json", metavar="FILE", help="write JSON to FILE, or to stdout instead of a table (-)"
-    )
+    report.add_json_argument(parser)
     examples(
         parser,
         "torture --minutes 5                   # each class of trouble, one after the other",
@@ -66,21 +63,19 @@ def run(args: argparse.Namespace) -> int:
     engine = (args.engine, args.module)
     plan = torture.Plan(args.minutes, tuple(args.classes), args.kernel, *engine, args.one_boot)
     plan.check()
-    path = Path(args.json) if args.json and args.json != "-" else None
-    if path:
-        report.check_writable(path)
+    output = report.Output(args.json)
+    output.check()
     found = []
     with Step("torture") as step:
         for outcome in torture.run(plan, step.update):
             found.append(outcome)
             note(f"{outcome.name}: {_verdict(outcome)}")
             # A long campaign may be ended before its end.
-            if path:
-                report.write_json(path, _as_json(plan, found))
-    if args.json == "-":
-        report.write_json(None, _as_json(plan, found))
-    if args.json != "-":
-        report.show(_table(plan, found))
+            if output.path:
+                output.write(_as_json(plan, found))
+    output.write(_as_json(plan, found))
+    output.show(_table(plan, found))
+    if not output.is_stdout:
         for outcome in found:
             for line in (*outcome.mistakes, *outcome.complaints):
                 print(f"{outcome.name}: {line}")

@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -17,6 +19,7 @@ from ferry.errors import UsageError
 if TYPE_CHECKING:
     from rich.table import Table
 
+STDOUT = "-"
 FIGURES = (
     *("GB/s", "min-max", "ratio", "first folio us", "inaccessible us p50 / p99"),
     *("CPU ns/page", "verified MiB"),
@@ -49,6 +52,46 @@ def write_json(path: Path | None, data: Mapping[str, Any]) -> None:
         sys.stdout.write(text)
     else:
         files.write(path, text)
+
+
+@dataclass(frozen=True)
+class Output:
+    """Where --json puts a result: nowhere, into a file, or to stdout, which then has nothing but that."""
+
+    name: str | None
+
+    @property
+    def path(self) -> Path | None:
+        """The file, if it is one."""
+        return None if self.name in (None, STDOUT) else Path(str(self.name))
+
+    @property
+    def is_stdout(self) -> bool:
+        """Whether tables have to keep off stdout."""
+        return self.name == STDOUT
+
+    def check(self) -> None:
+        """Raise UsageError if a result could not be written; to be called before the long work."""
+        if self.path:
+            check_writable(self.path)
+
+    def write(self, data: Mapping[str, Any]) -> None:
+        """Write a result, if it is asked for."""
+        if self.name is not None:
+            write_json(self.path, data)
+
+    def show(self, *tables: Table) -> None:
+        """Print tables, unless stdout is for the result."""
+        for each in () if self.is_stdout else tables:
+            show(each)
+
+
+def add_json_argument(parser: argparse.ArgumentParser, default: str = "") -> None:
+    """--json of every command; default: where it is written unless it is said."""
+    where = f" (default: {default})" if default else ""
+    parser.add_argument(
+        "--json", metavar="FILE", help=f"write JSON to FILE, or to stdout instead of a table (-){where}"
+    )
 
 
 def size(kib: int) -> str:

@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: GPL-2.0
+"""--json of every command: what has "-" is stdout, and nothing else is written there."""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+
+from ferry import cli, paths
+from ferry.bench import clients, cost, iommu, migbench, steps
+from ferry.commands import day as day_command
+from ferry.commands import table as table_command
+from ferry.results import plot, provenance
+from ferry.server import emulator
+from ferry.suites import day, mmtests, torture
+from ferry.tables import page, show
+from ferry.vm import machine
+
+
+def _said(where: Any, kvm: bool, write: Callable[[str], None], made: Any) -> tuple[list[Any], dict[str, str]]:
+    write("what is typed in the guest\n")
+    return [], {}
+
+
+def _each(plan: mmtests.Plan) -> Iterator[tuple[str, str]]:
+    return itertools.product(plan.tests, plan.engines)
+
+
+def _outcome(test: str, engine: str) -> mmtests.Outcome:
+    return mmtests.Outcome(test, engine, 0, 1, 0, (), ())
+
+
+TABLE = {"table": "v5-throughput", "profile": "zen3", "quick": False, "note": "", "cells": [], "missing": []}
+IOMMU = iommu.Result(1, [], {"ferry": {}, "vanilla": {}}, {}, {})
+MEASURED = migbench.Measured([], {}, machine.MACHINES["smp"])
+# Each command that has --json, and what measures for it.
+MEASURE: dict[str, tuple[ModuleType, str, Any]] = {
+    "bench": (migbench, "measure", lambda *_, **__: MEASURED),
+    "cost": (cost, "measure", lambda *_, **__: ([], {})),
+    "day": (day, "run", _said),
+    "iommu": (iommu, "measure", lambda *_: IOMMU),
+    "mmtests": (mmtests, "run", lambda plan, _: ([_outcome(*each) for each in _each(plan)], {})),
+    "profile": (steps, "measure", lambda *_: ([], {})),
+    "redis": (clients, "measure", lambda *_: ([], {})),
+    "table v5-throughput": (
+        table_command, "_measure", lambda *_: dict(TABLE),
+    ),
+    "torture": (torture, "run", lambda *_: iter(())),
+}  # fmt: skip
+
+
+@pytest.fixture
+def faked(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
+    """A command's words, with nothing to measure and no folder but a new one."""
+    place, name, fake = MEASURE[request.param]
+    monkeypatch.setattr(place, name, fake)
+    monkeypatch.setattr(emulator, "build", lambda: None)
+    monkeypatch.setattr(provenance, "of_vms", lambda *_, **__: {})
+    for module, drawn in ((page, "write"), (plot, "steps")):
+        monkeypatch.setattr(module, drawn, lambda *_: [])
+    monkeypatch.setattr(show, "as_table", lambda _: "a table")
+    monkeypatch.setattr(day, "where", lambda _: SimpleNamespace())
+    monkeypatch.setattr(machine, "available_mib", lambda: 1 << 20)
+    monkeypatch.setattr(paths, "OUT", tmp_path / "out")
+    for log in ("LOG", "JSON"):
+        monkeypatch.setattr(day_command, log, tmp_path / f"day.{log}")
+    monkeypatch.chdir(tmp_path)
+    words: list[str] = request.param.split()
+    return words
+
+
+def test_every_command_with_json_is_tried() -> None:
+    found = set()
+    for module in cli.COMMANDS:
+        parser = argparse.ArgumentParser()
+        module.add_arguments(parser)
+        text = " ".join(parser.format_help().split())
+        if "--json" in text:
+            assert "write JSON to FILE, or to stdout instead of a table (-)" in text, module.__name__
+            found.add(module.__name__.rpartition(".")[2])
+    assert found == {name.split()[0] for name in MEASURE}
+
+
+@pytest.mark.parametrize("faked", MEASURE, indirect=True)
+def test_a_dash_is_stdout_and_json_alone(
+    faked: list[str], capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    assert cli.main([*faked, "--json", "-"]) == 0
+    json.loads(capsys.readouterr().out)
+    assert not (tmp_path / "-").exists()
+
+
+@pytest.mark.parametrize("faked", MEASURE, indirect=True)
+def test_a_file_is_written_beside_the_table(faked: list[str], tmp_path: Path) -> None:
+    assert cli.main([*faked, "--json", "new/it.json"]) == 0
+    json.loads((tmp_path / "new/it.json").read_text())
