@@ -62,6 +62,7 @@ def test_counts_are_per_folio_and_modules_get_names() -> None:
         (steps.Plan(engines=("mtcopy",)), "mtcopy"),
         (steps.Plan(folios=("3K",)), "3K"),
         (steps.Plan(call="madvise"), "madvise"),
+        (steps.Plan(call="mbind", order="random"), "mbind moves in order"),
         (steps.Plan(channels=17), "17 channels"),
         (steps.Plan(size="much"), "much"),
     ],
@@ -70,3 +71,7 @@ def test_what_cannot_be_profiled_is_said(plan: steps.Plan, word: str) -> None:
     """Before anything is built."""
     with pytest.raises(UsageError, match=word):
         plan.check()
+
+
+def test_the_order_is_migbenchs() -> None:
+    assert "--runs 1 --order random" in steps.script(steps.Plan(order="random"), "none", "4K")

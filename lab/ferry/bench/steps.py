@@ -75,6 +75,7 @@ class Plan:
     channels: int = 16
     size: str = "64M"
     call: str = "move_pages"
+    order: str = "up"
     server: str = "zen3"
     one_by_one: bool = False  # folios are unmapped and restored, and not in ranges
 
@@ -94,6 +95,8 @@ class Plan:
                 raise UsageError(f"no folio size '{folio}': choose from {', '.join(migbench.FOLIOS)}")
         if self.call not in CALLS:
             raise UsageError(f"no call '{self.call}': choose from {', '.join(CALLS)}")
+        if self.order != "up" and self.call != "move_pages":
+            raise UsageError(f"--order {self.order}: {self.call} moves in order of addresses")
         channels = profile.load(self.server).dma.channels
         if not 1 <= self.channels <= channels:
             raise UsageError(f"{self.channels} channels: profile {self.server} has 1 to {channels}")
@@ -191,6 +194,7 @@ def script(plan: Plan, engine: str, folio: str) -> str:
         lines += [f"use_engine {engine} 0"]
     symbol = r'{"record": "symbol", "address": "\1", "name": "\2"}'
     bench_args = f"--call {plan.call} --folio {folio} --bytes {plan.size} --warmup 1 --runs 1"
+    bench_args += f" --order {plan.order}"
     lines += [
         # One process for all of them: record() has several for each.
         rf"sed -nE 's/^(\S+) [tT] (\S+)\s+\[.*/{symbol}/p' /proc/kallsyms >&3",

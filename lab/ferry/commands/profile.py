@@ -28,13 +28,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--channels", type=int, default=plan.channels, help="for dcbm (default: 16)")
     parser.add_argument("--bytes", default=plan.size, metavar="SIZE", help="moved by the call (default: 64M)")
     parser.add_argument("--call", default=plan.call, choices=steps.CALLS)
+    parser.add_argument("--order", default=plan.order, choices=("up", "random"), help="of addresses")
     parser.add_argument("--profile", default=plan.server, metavar="NAME", help=", ".join(profile.names()))
     parser.add_argument("--one-by-one", action="store_true", help="with vm.migrate_ranges=0")
     parser.add_argument("--functions", type=int, default=12, metavar="N", help="how many to show, default 12")
     parser.add_argument("--plot", metavar="FILE", help="draw the steps to FILE, a PNG")
-    parser.add_argument(
-        "--json", metavar="FILE", help="write JSON to FILE, or to stdout instead of a table (-)"
-    )
+    report.add_json_argument(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -45,27 +44,26 @@ def run(args: argparse.Namespace) -> int:
         channels=args.channels,
         size=args.bytes,
         call=args.call,
+        order=args.order,
         server=args.profile,
         one_by_one=args.one_by_one,
     )
     plan.check()
-    path = Path(args.json) if args.json and args.json != "-" else None
+    output = report.Output(args.json)
+    output.check()
     picture = Path(args.plot) if args.plot else None
-    for place in filter(None, (path, picture)):
-        report.check_writable(place)
+    if picture:
+        report.check_writable(picture)
     found, kernels = steps.measure(plan)
     result = {"provenance": provenance.of_vms(plan.machine, kernels), **as_json(plan, found)}
-    how = ", folios one by one" if plan.one_by_one else ""
-    if args.json:
-        report.write_json(path, result)
+    how = ", random order" * (plan.order == "random") + ", folios one by one" * plan.one_by_one
+    output.write(result)
     if picture:
         plot.steps(result, picture)
-    if args.json != "-":
-        for folio in plan.folios:
-            kib = parse_size(folio) // 1024
-            here = [each for each in found if each.folio_kib == kib]
-            report.show(_steps(folio + how, here))
-            report.show(_functions(folio + how, here, args.functions))
+    for folio in plan.folios:
+        kib = parse_size(folio) // 1024
+        here = [each for each in found if each.folio_kib == kib]
+        output.show(_steps(folio + how, here), _functions(folio + how, here, args.functions))
     return 0
 
 
