@@ -230,7 +230,8 @@ def test_plan_sends_each_engine_to_its_kernel() -> None:
 
 
 def test_cost_is_relative_and_limited() -> None:
-    none, cpu = cost.costs([row("vanilla", 2.0), row("none", 2.0), row("cpu", 1.9)])
+    measured = [row("vanilla", 2.0), row("none", 2.0), row("cpu", 1.9)]
+    none, cpu = cost.costs(cost.CASES[0], measured, cost.LIMITS)
     assert none.percent == 0
     assert none.passed
     assert cpu.percent == pytest.approx(5.263, abs=0.01)
