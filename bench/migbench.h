@@ -19,7 +19,6 @@
 
 struct bitmask;	/* libnuma's */
 
-#define MIGBENCH_VERSION "1.0"
 #define PAGE_BYTES 4096UL
 #define NODE_AUTO (~0UL)
 

@@ -76,7 +76,8 @@ static void usage(void)
 	     "  -t THREADS  that map and unmap -n times each, at random in the same tables; on the\n"
 	     "              containers or IOASes in turns\n"
 	     "  -f          maps that fail at their last page, then such that do not, over 512 MiB\n"
-	     "  -j          print one line of JSON");
+	     "  -j          print one line of JSON\n"
+	     "  --version");
 }
 
 static uint64_t number(const char *text)
@@ -109,6 +110,11 @@ static struct options parse(int argc, char **argv)
 	struct options options = { .space = 64 * GIB, .size = PAGE, .spaces = 1 };
 	unsigned int nr_groups = 0;
 	int option;
+
+	if (argc > 1 && !strcmp(argv[1], "--version")) {
+		puts("iova_stress " VERSION);
+		exit(EXIT_OK);
+	}
 
 	while ((option = getopt(argc, argv, "g:c:i:s:d:o:kpn:at:fjh")) != -1) {
 		switch (option) {

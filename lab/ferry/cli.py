@@ -74,6 +74,8 @@ def make_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="./ferry", description="Move memory between NUMA nodes by copy engines: build, boot, measure."
     )
+    version = (paths.ROOT / "VERSION").read_text().strip()
+    parser.add_argument("--version", action="version", version=f"ferry {version}")
     table = parser.add_subparsers(metavar="COMMAND", required=True)
     for command in COMMANDS:
         text = (command.__doc__ or "").splitlines()[0]

@@ -30,6 +30,7 @@ def build() -> Path:
         source = Path(folder, "ferry-tools")
         for name in ("bench", "tools"):
             shutil.copytree(paths.ROOT / name, source / name, ignore=shutil.ignore_patterns(*MADE))
+        shutil.copy(paths.ROOT / "VERSION", source)
         # Debian 12's own headers are older than what iova_stress can use.
         (source / "uapi").mkdir()
         for name in UAPI:
