@@ -8,7 +8,7 @@ import pytest
 
 from ferry import paths
 
-SOURCES = sorted(p for folder in ("lab", "tests") for p in (paths.ROOT / folder).rglob("*.py"))
+SOURCES = sorted(p for folder in ("lab", "tests", "tools") for p in (paths.ROOT / folder).rglob("*.py"))
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(paths.ROOT)))

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from statistics import median
 from typing import Any
@@ -69,20 +69,23 @@ class Advice:
     warnings: tuple[str, ...]
 
 
-def cells(samples: Sequence[Sample], target_us: int) -> list[Cell]:
-    """The table: a cell for each engine and folio size that was measured, in the order of the samples."""
+def cells(samples: Sequence[Sample], target_us: int, base: str = NONE) -> list[Cell]:
+    """The table: a cell for each engine and folio size that was measured, in the order of the samples.
+
+    Ratios are to the one that is named base.
+    """
     keys = dict.fromkeys((each.engine, each.folio) for each in samples)
-    return [_cell(samples, engine, folio, target_us) for engine, folio in keys]
+    return [_cell(samples, engine, folio, target_us, base) for engine, folio in keys]
 
 
-def _cell(samples: Sequence[Sample], engine: str, folio: str, target_us: int) -> Cell:
+def _cell(samples: Sequence[Sample], engine: str, folio: str, target_us: int, base: str) -> Cell:
     mine = [each for each in samples if (each.engine, each.folio) == (engine, folio)]
     p99 = _known(mine, lambda each: each.p99_us)
     return Cell(
         engine,
         folio,
         _spread([each.gbps for each in mine]),
-        _spread([each.gbps / _base(samples, each).gbps for each in mine]),
+        _spread([each.gbps / _base(samples, each, base).gbps for each in mine]),
         _known(mine, lambda each: each.p50_us),
         p99,
         median(each.cpu_ns_per_page for each in mine),
@@ -92,10 +95,10 @@ def _cell(samples: Sequence[Sample], engine: str, folio: str, target_us: int) ->
     )
 
 
-def _base(samples: Sequence[Sample], like: Sample) -> Sample:
-    """What none did in the same round: the machine's better and worse times are everybody's."""
+def _base(samples: Sequence[Sample], like: Sample, base: str) -> Sample:
+    """What that one did in the same round: the machine's better and worse times are everybody's."""
     return next(
-        each for each in samples if (each.engine, each.folio, each.round) == (NONE, like.folio, like.round)
+        each for each in samples if (each.engine, each.folio, each.round) == (base, like.folio, like.round)
     )
 
 
@@ -108,14 +111,14 @@ def _known(samples: Sequence[Sample], of: Callable[[Sample], float | None]) -> f
     return median(values) if values else None
 
 
-def overall(samples: Sequence[Sample]) -> dict[str, Spread]:
-    """Of each engine the ratio to none over all folio sizes alike: a geometric mean for each round."""
+def overall(samples: Sequence[Sample], base: str = NONE) -> dict[str, Spread]:
+    """Of each other the ratio to base over all folio sizes alike: a geometric mean for each round."""
     found = {}
-    for engine in dict.fromkeys(each.engine for each in samples if each.engine != NONE):
+    for engine in dict.fromkeys(each.engine for each in samples if each.engine != base):
         mine = [each for each in samples if each.engine == engine]
         found[engine] = _spread(
             [
-                _mean([each.gbps / _base(samples, each).gbps for each in mine if each.round == number])
+                _mean([each.gbps / _base(samples, each, base).gbps for each in mine if each.round == number])
                 for number in sorted({each.round for each in mine})
             ]
         )
@@ -186,7 +189,15 @@ def as_json(cell: Cell) -> dict[str, Any]:
     return asdict(cell)
 
 
-HEAD = ("engine", "folio", "GB/s (least, most)", "ratio (least, most)", "p50 us", "p99 us", "CPU ns/page")
+HEAD = (
+    "engine, or settings",
+    "folio",
+    "GB/s (least, most)",
+    "ratio (least, most)",
+    "p50 us",
+    "p99 us",
+    "CPU ns/page",
+)
 LAST = "by engine"
 
 
@@ -216,3 +227,26 @@ def _row(cell: Cell) -> tuple[str, ...]:
 
 def _us(value: float | None) -> str:
     return "?" if value is None else f"{value:.0f}"
+
+
+def report(
+    table: Sequence[Cell],
+    tried: Sequence[Cell],
+    skipped: Mapping[str, str],
+    advised: Advice,
+    values: Mapping[str, str],
+) -> str:
+    """All that was found, and what follows from it."""
+    left = sum(cell.left for cell in table)
+    return "\n".join(
+        [
+            *show(table),
+            *(["", "its settings: a ratio is to those that there are", *show(tried)] if tried else []),
+            *(f"not measured: {why}" for why in skipped.values()),
+            *([f"{left:,} pages were not moved: somebody had them"] if left else []),
+            "",
+            f"recommended: {' '.join(f'{name}={value}' for name, value in values.items())}",
+            f"  {advised.why}",
+            *(f"  warning: {each}" for each in advised.warnings),
+        ]
+    )

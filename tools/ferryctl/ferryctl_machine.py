@@ -1,32 +1,50 @@
 # SPDX-License-Identifier: GPL-2.0
-"""A machine with Ferry: what can be read, what can be changed, and /etc/ferry.conf."""
+"""A machine with Ferry: what can be read from its sysfs, and how a file of it is written."""
 
 from __future__ import annotations
 
 import errno
 import os
 import platform
-import re
+import shutil
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-CONF = "etc/ferry.conf"
+NONE = "none"
 # The kernel's engines that are modules.
 MODULES = ("mtcopy", "dcbm")
-NONE = "none"
 
-DEFAULTS = {"reasons": "all"}
+# A shell that 'su' has opened may have it not in its PATH.
+SBIN = "/usr/sbin:/sbin"
+# Exit status. 2 is argparse's: the arguments make no sense.
+WELL, FAILED, USAGE, NO_FERRY, IN_PART = 0, 1, 2, 3, 4
+INTERRUPTED = 130
 
 
 class Problem(Exception):
     """One clear line for the administrator."""
 
+    code = FAILED
+
+
+class NoFerry(Problem):
+    """This kernel has no Ferry."""
+
+    code = NO_FERRY
+
+
+class NoDevice(Problem):
+    """The engine finds nothing to copy with; at boot it may yet come."""
+
 
 def _modprobe(args: Sequence[str]) -> int:
     """In a group of its own: ^C, which ends ferryctl in its own time, does not end it halfway."""
-    return subprocess.run(["modprobe", *args], process_group=0).returncode
+    program = shutil.which("modprobe", path=f"{os.environ.get('PATH', os.defpath)}:{SBIN}")
+    if not program:
+        raise Problem("modprobe, which loads engines, is not on this machine: install the package kmod")
+    return subprocess.run([program, *args], process_group=0).returncode
 
 
 @dataclass(frozen=True)
@@ -41,39 +59,55 @@ class System:
         """Ferry's folder in sysfs."""
         return self.root / "sys/kernel/mm/migrate_offload"
 
+    @property
+    def release(self) -> str:
+        """Of the kernel that runs."""
+        return self.read("proc/sys/kernel/osrelease") or platform.release()
+
     def read(self, name: str) -> str | None:
         """A file below the root, without its last newline; None if it cannot be read."""
         try:
             return (self.root / name).read_text().rstrip("\n")
-        except OSError:
+        except (OSError, UnicodeDecodeError):
             return None
 
     def get(self, name: str) -> str | None:
         """A file of Ferry's."""
         return self.read(f"sys/kernel/mm/migrate_offload/{name}")
 
+    def store(self, file: int, name: str, value: str) -> None:
+        """What the kernel looks at: it refuses a value in write(2), never in open(2)."""
+        os.write(file, f"{value}\n".encode())
+
     def put(self, name: str, value: str) -> None:
         """Write one of Ferry's files. Raises Problem saying what the kernel did not like."""
         try:
-            file = os.open(self.offload / name, os.O_WRONLY | os.O_TRUNC)
-            try:
-                os.write(file, f"{value}\n".encode())
-            finally:
-                os.close(file)
+            file = os.open(self.offload / name, os.O_WRONLY)
         except PermissionError as err:
-            raise Problem(f"changing {name} needs root: use sudo{self._contained()}") from err
+            raise Problem(f"changing {name} needs root: use sudo{self.contained()}") from err
         except FileNotFoundError as err:
             raise Problem(
                 f"this kernel has no setting '{name}'; it has: {', '.join(self.settings())}"
             ) from err
         except OSError as err:
-            why = {
-                errno.EINVAL: "the kernel refuses that value",
-                errno.ENOENT: "there is no such engine",
-                errno.ENODEV: "it finds nothing to copy with; dmesg says more",
-            }
-            said = why.get(err.errno or 0, err.strerror)
-            raise Problem(f"{name}={value}: {said}{self._contained(err.errno == errno.EROFS)}") from err
+            raise Problem(f"{name}: {err.strerror}{self.contained(err.errno == errno.EROFS)}") from err
+        try:
+            self.store(file, name, value)
+        except OSError as err:
+            raise self._refusal(name, value, err) from err
+        finally:
+            os.close(file)
+
+    def _refusal(self, name: str, value: str, err: OSError) -> Problem:
+        if err.errno == errno.ENODEV:
+            return NoDevice(
+                f"{name}={value}: it finds nothing to copy with: see 'ferryctl engines' and dmesg"
+            )
+        if err.errno == errno.ENOENT:
+            there = (self.get("available") or "").split()
+            return Problem(f"{name}={value}: there is no such engine; there are: {', '.join([NONE, *there])}")
+        said = "the kernel refuses that value" if err.errno == errno.EINVAL else err.strerror
+        return Problem(f"{name}={value}: {said}{self.contained()}")
 
     def settings(self) -> dict[str, str]:
         """What can be set, and its value: the files that their owner may write."""
@@ -91,13 +125,17 @@ class System:
         }
         return {key: int(text) for key, text in found.items() if text and text.lstrip("-").isdigit()}
 
+    @property
+    def has_ferry(self) -> bool:
+        """Whether this kernel has it."""
+        return self.offload.is_dir()
+
     def need_ferry(self) -> None:
-        """Raise Problem on a kernel without Ferry."""
-        if not self.offload.is_dir():
-            release = self.read("proc/sys/kernel/osrelease") or platform.release()
-            raise Problem(
-                f"kernel {release} is without Ferry: boot one that has it (CONFIG_MIGRATE_OFFLOAD)"
-                f"{self._contained()}"
+        """Raise NoFerry on a kernel without Ferry."""
+        if not self.has_ferry:
+            raise NoFerry(
+                f"kernel {self.release} is without Ferry: boot one that has it (CONFIG_MIGRATE_OFFLOAD)"
+                f"{self.contained()}"
             )
 
     def in_container(self) -> bool:
@@ -105,13 +143,14 @@ class System:
         inside = any((self.root / name).exists() for name in (".dockerenv", "run/.containerenv"))
         return inside or self.read("run/systemd/container") is not None
 
-    def _contained(self, sure: bool = False) -> str:
+    def contained(self, sure: bool = False) -> str:
+        """What is to be said besides, in a container."""
         if self.in_container() or sure:
             return "; this is a container, whose kernel is its host's: run ferryctl on the host"
         return ""
 
 
-# --- what is changed ---
+# --- engines ---
 
 
 def use(system: System, engine: str, parameters: Mapping[str, str] | None = None) -> None:
@@ -134,11 +173,12 @@ def use(system: System, engine: str, parameters: Mapping[str, str] | None = None
             )
         words = [f"{key}={value}" for key, value in (parameters or {}).items()]
         if system.modprobe([engine, *words]):
-            hint = (
-                ": is there a DMA engine with free channels? See /sys/class/dma" if engine == "dcbm" else ""
-            )
-            raise Problem(f"cannot load {engine}{hint}; dmesg says more")
+            raise Problem(f"cannot load the module {engine}{_loading(words)}; dmesg says more")
     system.put("active", engine)
+
+
+def _loading(words: Sequence[str]) -> str:
+    return f" with {' '.join(words)} (see /etc/ferry.conf)" if words else ""
 
 
 def _has_others(system: System, engine: str, parameters: Mapping[str, str]) -> bool:
@@ -149,84 +189,3 @@ def _has_others(system: System, engine: str, parameters: Mapping[str, str]) -> b
 
 def _more(known: Sequence[str]) -> str:
     return ", ".join(name for name in MODULES if name not in known) or NONE
-
-
-def change(system: System, settings: Mapping[str, str]) -> None:
-    """Change settings, all or none: what was changed before a refusal is put back."""
-    system.need_ferry()
-    before = system.settings()
-    for name in settings:
-        if name not in before:
-            raise Problem(f"this kernel has no setting '{name}'; it has: {', '.join(before)}")
-    try:
-        for name, value in _writes(settings):
-            system.put(name, value)
-    except Problem:
-        for name, value in _writes({name: before[name] for name in settings}):
-            system.put(name, value)
-        raise
-
-
-def _writes(settings: Mapping[str, str]) -> list[tuple[str, str]]:
-    """A chunk must fit into the window, and any fits into one of 0: so that comes first, the window last."""
-    both = {"chunk_pages", "window_pages"} <= settings.keys()
-    ordered = sorted(settings.items(), key=lambda pair: (pair[0] == "window_pages", pair[0]))
-    return [("window_pages", "0"), *ordered] if both else ordered
-
-
-def reset(system: System) -> None:
-    """As after boot: no engine, every setting the kernel's own choice."""
-    system.need_ferry()
-    system.put("active", NONE)
-    change(system, {name: DEFAULTS.get(name, "0") for name in system.settings()})
-
-
-# --- /etc/ferry.conf ---
-
-
-def load_conf(system: System) -> dict[str, str]:
-    """NAME = VALUE lines. Raises Problem naming the line that is none."""
-    found: dict[str, str] = {}
-    for number, line in enumerate((system.read(CONF) or "").splitlines(), start=1):
-        text = line.partition("#")[0].strip()
-        if not text:
-            continue
-        name, equals, value = (part.strip() for part in text.partition("="))
-        if not equals or not re.fullmatch(r"[a-z_]+(\.[a-z_]+)?", name):
-            raise Problem(f"/{CONF}, line {number}: '{text}' is not NAME = VALUE")
-        found[name] = value
-    return found
-
-
-def save_conf(system: System, values: Mapping[str, str]) -> None:
-    """Write values into the file; its comments and other lines stay."""
-    lines = (system.read(CONF) or "").splitlines()
-    for name, value in values.items():
-        place = next(
-            (i for i, line in enumerate(lines) if re.match(rf"\s*{re.escape(name)}\s*=", line)), None
-        )
-        if place is None:
-            lines.append(f"{name} = {value}")
-        else:
-            lines[place] = f"{name} = {value}"
-    path = system.root / CONF
-    scratch = path.with_name(f"{path.name}.new")
-    try:
-        scratch.write_text("".join(f"{line}\n" for line in lines))
-        scratch.replace(path)
-    except OSError as err:
-        raise Problem(f"cannot write /{CONF}: {err.strerror}; it needs root") from err
-
-
-def parameters(conf: Mapping[str, str], engine: str) -> dict[str, str]:
-    """What the file has for the module of an engine."""
-    prefix = f"{engine}."
-    return {key.removeprefix(prefix): value for key, value in conf.items() if key.startswith(prefix)}
-
-
-def apply(system: System) -> None:
-    """Do what the file says: settings first, then the engine, with the parameters of its module."""
-    conf = load_conf(system)
-    engine = conf.pop("engine", NONE)
-    change(system, {key: value for key, value in conf.items() if "." not in key})
-    use(system, engine, parameters(conf, engine))

@@ -12,14 +12,18 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from types import FrameType
 from typing import Any
 
-from ferryctl_advice import Sample
-from ferryctl_machine import DEFAULTS, MODULES, NONE, Problem, System, change, load_conf, parameters, use
+import ferryctl_variants as variants
+from ferryctl_advice import Sample, advise
+from ferryctl_change import change
+from ferryctl_conf import load_conf, parameters
+from ferryctl_machine import MODULES, NONE, Problem, System, use
+from ferryctl_settings import DEFAULTS, differing
 
 NODES = "sys/devices/system/node"
 SIZES = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
@@ -54,6 +58,7 @@ class Plan:
     node_from: int | None = None  # the first with memory
     node_to: int | None = None  # the second
     target_us: int | None = None  # what is set
+    with_settings: bool = True  # try other settings of the best engine, too
 
     @property
     def bytes(self) -> int:
@@ -70,7 +75,8 @@ class Plan:
     def seconds(self) -> float:
         """About how long it takes on a server."""
         each = START_S + MOVES * self.bytes / BYTES_PER_S
-        return self.rounds * len(self.folios) * len(self.engines) * each
+        settings = 1 + len(variants.candidates("", 1)) if self.with_settings else 0
+        return self.rounds * len(self.folios) * (len(self.engines) + settings) * each
 
 
 @dataclass
@@ -80,6 +86,7 @@ class Measured:
     samples: list[Sample] = field(default_factory=list)
     skipped: dict[str, str] = field(default_factory=dict)  # engine or folio size, and why
     settings: dict[str, str] = field(default_factory=dict)  # that it was measured with
+    tried: list[Sample] = field(default_factory=list)  # other settings of the best engine
 
     @property
     def target_us(self) -> int:
@@ -239,7 +246,7 @@ def to_save(system: System, measured: dict[str, str]) -> dict[str, str]:
     """The settings that it was measured with and that /etc/ferry.conf has otherwise."""
     conf = load_conf(system)
     mine = {name: value for name, value in measured.items() if name not in (*OPEN, "inaccessible_enabled")}
-    return {name: value for name, value in mine.items() if value != conf.get(name, DEFAULTS.get(name, "0"))}
+    return differing({name: conf.get(name, DEFAULTS.get(name, "0")) for name in mine}, mine)
 
 
 @contextmanager
@@ -267,16 +274,11 @@ def _put_back(system: System) -> Iterator[None]:
         _try_all(
             [
                 lambda: system.put("active", NONE),
-                lambda: change(system, _differing(system, settings)),
+                lambda: change(system, differing(system.settings(), settings)),
                 lambda: use(system, engine, parameters(load_conf(system), engine)),
                 lambda: _unload(system, loaded),
             ]
         )
-
-
-def _differing(system: System, wanted: dict[str, str]) -> dict[str, str]:
-    now = system.settings()
-    return {name: value for name, value in wanted.items() if now.get(name) != value}
 
 
 def _try_all(steps: Sequence[Callable[[], None]]) -> None:
@@ -305,7 +307,7 @@ def measure(system: System, plan: Plan, note: Callable[[str], None]) -> Measured
     """
     stop, found = Stop(), Measured()
     with _alone(system), stop.held(), _put_back(system):
-        change(system, _differing(system, _wanted(plan)))
+        change(system, differing(system.settings(), _wanted(plan)))
         found.settings = system.settings()
         plan = replace(plan, engines=_startable(system, plan, found, stop))
         for number in range(plan.rounds):
@@ -314,13 +316,38 @@ def measure(system: System, plan: Plan, note: Callable[[str], None]) -> Measured
                 if folio not in found.skipped:
                     _row(system, plan, number, folio, found, stop)
             note(f"round {number + 1} of {plan.rounds}: {_duration(time.monotonic() - began)}")
+        _only_whole_rounds(found)
+        if plan.with_settings:
+            _settings(system, plan, found, stop, note)
+    return found
+
+
+def _only_whole_rounds(found: Measured) -> None:
     # One that fell out halfway has been measured in fewer rounds than the others
     found.samples = [
         each for each in found.samples if each.engine not in found.skipped and each.folio not in found.skipped
     ]
     if not found.samples:
         raise Problem(f"nothing could be measured: {'; '.join(found.skipped.values())}")
-    return found
+
+
+def _settings(system: System, plan: Plan, found: Measured, stop: Stop, note: Callable[[str], None]) -> None:
+    """Other settings of the engine that is best with those that there are."""
+    engine = advise(found.samples, found.target_us).engine
+    if engine == NONE:
+        return
+    note(f"other settings of {engine}")
+    use(system, engine, parameters(load_conf(system), engine))
+
+    def once(number: int, name: str, settings: Mapping[str, str], folio: str) -> Sample | None:
+        change(system, differing(system.settings(), found.settings | dict(settings)))
+        if system.get("in_service") == "0":
+            raise Problem(f"{engine} went out of service with {name}; see dmesg")
+        made = _once(system, plan, Sample(number, engine, folio, 0, None, None, 0), found, stop)
+        return made and replace(made, engine=name)
+
+    folios = [folio for folio in plan.folios if folio not in found.skipped]
+    found.tried = variants.measure(engine, found.target_us, folios, plan.rounds, once)
 
 
 def _wanted(plan: Plan) -> dict[str, str]:

@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: GPL-2.0
+"""ferryctl engines: each DMA device, with or without Ferry, and whether dcbm can use it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import ferryctl
+import ferryctl_engines as engines
+from ferryctl_machine import System
+from tests.unit.conftest import FakeProgram
+from tests.unit.fake_ferry import CHANNELS, machine_in
+
+
+@pytest.fixture(autouse=True)
+def log(fake_program: FakeProgram) -> None:
+    """A kernel's log that has nothing to say."""
+    fake_program("dmesg", "echo '[ 1.0] nothing of ours'")
+
+
+def _pci(system: System, name: str, ids: str, driver: str | None, channels: int = 0, node: int = 0) -> None:
+    """A PCI device, with the channels that its driver offers."""
+    path = system.root / "sys/devices/pci0000:00" / name
+    path.mkdir(parents=True)
+    vendor, device = ids.split(":")
+    for key, text in (("vendor", vendor), ("device", device), ("numa_node", str(node))):
+        (path / key).write_text(f"{text}\n")
+    listed = system.root / "sys/bus/pci/devices" / name
+    listed.parent.mkdir(parents=True, exist_ok=True)
+    listed.symlink_to(path)
+    if driver:
+        place = system.root / "sys/bus/pci/drivers" / driver
+        place.mkdir(parents=True, exist_ok=True)
+        (path / "driver").symlink_to(place)
+    for i in range(channels):
+        channel = system.root / "sys/class/dma" / f"dma{len(list_dma(system))}chan0"
+        channel.mkdir(parents=True)
+        (channel / "device").symlink_to(path)
+        (channel / "in_use").write_text(f"{int(i == 0)}\n")
+
+
+def list_dma(system: System) -> list[Path]:
+    """The channels that there are."""
+    return list((system.root / "sys/class/dma").glob("*"))
+
+
+def _found(system: System, capsys: pytest.CaptureFixture[str]) -> dict[str, dict[str, object]]:
+    assert ferryctl.main(["engines", "--json"], system) == 0
+    return {each["device"]: each for each in json.loads(capsys.readouterr().out)["devices"]}
+
+
+def test_a_kernel_without_ferry_says_what_one_with_it_could_use(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    system = System(tmp_path)
+    _pci(system, "0000:01:00.1", "0x1022:0x1498", None)
+    _pci(system, "0000:02:00.0", "0x8086:0x2021", "ioatdma", 2, node=1)
+    _pci(system, "0000:03:00.0", "0x10b5:0x87d0", "plx_dma", 1)
+    _pci(system, "0000:04:00.0", "0x1234:0x0001", "warp_dma", 1)
+    _pci(system, "0000:05:00.0", "0x8086:0x10fb", "ixgbe")
+    found = _found(system, capsys)
+    assert {name: each["verdict"] for name, each in found.items()} == {
+        "0000:01:00.1": engines.PATCHED,
+        "0000:02:00.0": engines.KNOWN["ioatdma"].verdict,
+        "0000:03:00.0": engines.WORKS,
+        "0000:04:00.0": engines.UNKNOWN,
+    }
+    assert (found["0000:02:00.0"]["channels"], found["0000:02:00.0"]["in_use"]) == (2, 1)
+    assert found["0000:02:00.0"]["node"] == 1
+    assert found["0000:01:00.1"]["how"] == "'modprobe ptdma'"
+    assert "dcbm.allow = warp_dma" in str(found["0000:04:00.0"]["how"])
+    assert ferryctl.main(["engines"], system) == 0
+    said = capsys.readouterr().out
+    assert "0000:02:00.0 (ioatdma, node 1): 2 channels, 1 in use: " in said
+    assert "is without Ferry: none of it is used before one with it boots" in said
+
+
+def test_what_dcbm_says_counts_more_than_what_is_known(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], fake_program: FakeProgram
+) -> None:
+    system = machine_in(tmp_path / "machine")
+    _pci(system, "0000:01:00.1", "0x1022:0x1498", "ptdma", 1)
+    _pci(system, "0000:02:00.0", "0x8086:0x2021", "ioatdma", 1)
+    fake_program(
+        "dmesg", "echo '[ 9.1] ptdma 0000:01:00.1: dcbm: channels of ptdma are not used: it would bounce'"
+    )
+    path = system.root / "sys/kernel/debug/dcbm/channels"
+    path.parent.mkdir(parents=True)
+    path.write_text(f"{CHANNELS}dma1chan0 0000:02:00.0 0 9 9 0 0 live\n")
+    found = _found(system, capsys)
+    assert found["0000:01:00.1"]["verdict"] == engines.REFUSED
+    assert found["0000:01:00.1"]["why"] == "dcbm says: it would bounce"
+    assert found["0000:02:00.0"]["verdict"] == engines.WORKS
+
+
+def test_without_any_device_it_says_what_to_use(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert ferryctl.main(["engines"], machine_in(tmp_path)) == 0
+    assert capsys.readouterr().out == (
+        "no DMA device that could copy pages: mtcopy copies with idle CPUs instead\n"
+    )

@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: GPL-2.0
+"""The DMA devices of this machine: whether dcbm can copy pages with them, and what that takes.
+
+It works on any kernel. Where dcbm has looked at a device, what it said of it counts; elsewhere what is
+known of the driver does.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from ferryctl_machine import System
+from ferryctl_status import channels
+
+CLASS = "sys/class/dma"
+WORKS, PATCHED, REFUSED, UNKNOWN = "works", "works with patches", "refused", "unknown"
+
+
+@dataclass(frozen=True)
+class Known:
+    """What is known of a driver of Linux 6.12."""
+
+    verdict: str
+    why: str
+    how: str
+
+
+_ENABLE = "'modprobe {driver}', then 'ferryctl use dcbm'"
+KNOWN = {
+    "ptdma": Known(PATCHED, "Ferry's kernel has the patches", _ENABLE),
+    "plx_dma": Known(WORKS, "length and error of each copy are written back", _ENABLE),
+    "softdma": Known(WORKS, "for tests: the CPU copies", "'ferryctl use dcbm'; mtcopy is faster"),
+    "ioatdma": Known(
+        REFUSED, "its watchdog drops copies without reporting an error", "mtcopy is there instead"
+    ),
+    "idxd": Known(
+        REFUSED, "it sleeps while it prepares a copy, and an unbound queue takes its channel along",
+        "mtcopy is there instead",
+    ),
+    "ccp": Known(REFUSED, "it does not report errors", "where the device is a PTDMA: 'modprobe ptdma'"),
+    "hisi_dma": Known(REFUSED, "it never ends a copy that failed", "mtcopy is there instead"),
+    "hidma": Known(REFUSED, "it may sleep when a copy is submitted", "mtcopy is there instead"),
+    "fsl-qdma": Known(REFUSED, "it waits while it prepares a copy", "mtcopy is there instead"),
+}  # fmt: skip
+ASIDE = Known(
+    UNKNOWN, "nobody has read this driver for it",
+    "'dcbm.allow = {driver}' in /etc/ferry.conf uses it at your own risk",
+)  # fmt: skip
+# Bound to them instead of the driver that makes DMA channels: PCI IDs of devices that could copy.
+CANDIDATES = {
+    "0x1022:0x1498": "ptdma",
+    **{f"0x8086:{device}": "ioatdma" for device in ("0x0e20", "0x2f20", "0x2021", "0x0b00")},
+    "0x8086:0x0b25": "idxd",
+}
+
+
+@dataclass(frozen=True)
+class Device:
+    """A device that has DMA channels, or could."""
+
+    device: str
+    driver: str | None
+    node: int | None
+    channels: int
+    in_use: int
+    verdict: str
+    why: str
+    how: str
+
+
+def devices(system: System) -> list[Device]:
+    """All of them."""
+    said, mine = _said(system), _served(system)
+    found: dict[Path, list[Path]] = {}
+    for channel in sorted((system.root / CLASS).glob("*")):
+        found.setdefault((channel / "device").resolve(), []).append(channel)
+    have = [_device(path, chans, said, mine) for path, chans in found.items()]
+    return [*have, *_without_channels(system, {path.name for path in found})]
+
+
+def _device(path: Path, chans: Sequence[Path], said: dict[str, str], mine: set[str]) -> Device:
+    driver = _link(path / "driver")
+    known = KNOWN.get(driver or "", ASIDE)
+    verdict, why, how = known.verdict, known.why, known.how.format(driver=driver)
+    if path.name in mine:
+        verdict, why, how = WORKS, "dcbm uses it now", "'ferryctl status' counts its channels"
+    elif path.name in said:
+        verdict, why = REFUSED, f"dcbm says: {said[path.name]}"
+    in_use = sum((_text(chan / "in_use") or "0") != "0" for chan in chans)
+    return Device(path.name, driver, _node(path), len(chans), in_use, verdict, why, how)
+
+
+def _without_channels(system: System, known: set[str]) -> list[Device]:
+    """Devices of PCI that could copy and whose driver is not there, or offers no channel."""
+    out = []
+    for path in sorted((system.root / "sys/bus/pci/devices").glob("*")):
+        wanted = CANDIDATES.get(f"{_text(path / 'vendor')}:{_text(path / 'device')}")
+        if not wanted or path.name in known:
+            continue
+        driver = _link(path / "driver")
+        about = KNOWN[wanted]
+        has = f"its driver is {driver}, and offers no channel" if driver else "no driver is bound to it"
+        how = f"'modprobe {wanted}'" if about.verdict != REFUSED else about.how
+        out.append(Device(path.name, driver, _node(path), 0, 0, about.verdict, f"{has}; {about.why}", how))
+    return out
+
+
+def _said(system: System) -> dict[str, str]:
+    """What dcbm wrote into the kernel's log of devices that it does not use: the last word of each."""
+    try:
+        done = subprocess.run(["dmesg"], capture_output=True, text=True, check=False)
+    except OSError:
+        return {}
+    pattern = r"(\S+): dcbm: channels of \S+ are not used: (.*)"
+    return dict(re.findall(pattern, done.stdout))
+
+
+def _served(system: System) -> set[str]:
+    """The devices whose channels dcbm has."""
+    return {each["device"] for each in channels(system) or [] if "device" in each}
+
+
+def _link(path: Path) -> str | None:
+    return path.resolve().name if path.is_symlink() else None
+
+
+def _text(path: Path) -> str | None:
+    try:
+        return path.read_text().strip()
+    except OSError:
+        return None
+
+
+def _node(path: Path) -> int | None:
+    text = _text(path / "numa_node")
+    return int(text) if text and text != "-1" else None
+
+
+def as_json(found: Sequence[Device]) -> list[dict[str, Any]]:
+    """For programs."""
+    return [asdict(each) for each in found]
+
+
+def show(found: Sequence[Device], system: System) -> list[str]:
+    """As text: what there is, and what to do without any."""
+    out = []
+    for each in found:
+        place = "" if each.node is None else f", node {each.node}"
+        head = f"{each.device} ({each.driver or 'no driver'}{place}): {each.channels} channels"
+        busy = f", {each.in_use} in use" if each.in_use else ""
+        out += [f"{head}{busy}: {each.verdict}", f"  {each.why}", f"  -> {each.how}"]
+    if not found:
+        out.append("no DMA device that could copy pages: mtcopy copies with idle CPUs instead")
+    if not system.has_ferry:
+        out.append(f"kernel {system.release} is without Ferry: none of it is used before one with it boots")
+    return out
