@@ -14,6 +14,7 @@ from ferry.errors import FerryError, UsageError
 from ferry.suites import day
 from ferry.vm import disk, qemu, serial
 from ferry.vm.machine import Machine
+from ferryctl_watch import show_rates
 from tests.unit.said import record
 
 
@@ -40,9 +41,13 @@ def test_nothing_of_ferrys_may_be_left() -> None:
 
 
 def test_what_watch_shows_is_counted() -> None:
-    text = "engine none: 9 calls, 9 folios   \nengine mtcopy: 2 calls, 1,024 folios   mtcopy 0.10 GB/s\n"
-    assert day.seen(text) == 1024
-    assert day.seen("engine none: 2 calls, 7 folios") == 0
+    """As ferryctl writes it, with the time."""
+    blank = {"time": "2026-11-26T04:00:00+0000", "in_service": True, "overdue": 0, "quarantined_bytes": 0,
+             "not_by_engine": {}, "inaccessible_us": {}}  # fmt: skip
+    none = blank | {"active": "none", "calls": 9, "folios": 9, "gbps": {}}
+    mtcopy = blank | {"active": "mtcopy", "calls": 2, "folios": 1024, "gbps": {"mtcopy": 0.1}}
+    assert day.seen(f"{show_rates(none)}\n{show_rates(mtcopy)}\n") == 1024
+    assert day.seen(show_rates(none)) == 0
 
 
 def test_what_was_written_over_is_not_shown() -> None:

@@ -211,7 +211,7 @@ def on_screen(text: str) -> str:
 
 def seen(watched: str) -> int:
     """How many folios ferryctl watch has shown with mtcopy active."""
-    counts = re.findall(r"^engine mtcopy: .* calls, ([\d,]+) folios", watched, re.MULTILINE)
+    counts = re.findall(r"^\S+ engine mtcopy: .* calls, ([\d,]+) folios", watched, re.MULTILINE)
     return sum(int(count.replace(",", "")) for count in counts)
 
 
