@@ -22,6 +22,7 @@ DEBIANS = "CONFIG_DEBUG_INFO_BTF=y\nCONFIG_INTEL_IOMMU=y\n"
         (Choice(all_modules=True, tests=True), DEBIANS, ("BTF", "Secure Boot")),
         (Choice(modules="/list"), DEBIANS, ("BTF", "/list does not list", "--with-tests", "Secure Boot")),
         (Choice(), None, ("--with-tests", "Secure Boot")),
+        (Choice(tests=True, sign="key.pem"), None, ()),
     ],
 )
 def test_what_is_left_out_is_said(choice: Choice, start: str | None, said: tuple[str, ...]) -> None:

@@ -50,6 +50,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="those that this lists, such as lsmod of another machine (default: /proc/modules)",
     )  # fmt: skip
     verb.add_argument("--with-tests", action="store_true", help="with softdma and the modules that test")
+    verb.add_argument(
+        "--sign", metavar="KEY", help="sign it for Secure Boot: a PEM file with a key and its certificate"
+    )
     verb.set_defaults(verb=_deb)
     examples(
         verb,
@@ -108,6 +111,10 @@ def _check(args: argparse.Namespace) -> int:
 
 
 def _deb(args: argparse.Namespace) -> int:
-    for path in deb.build(deb.Choice(args.config, args.all_modules, args.with_tests, args.modules)):
+    for path in deb.build(_choice(args)):
         print(path)
     return 0
+
+
+def _choice(args: argparse.Namespace) -> deb.Choice:
+    return deb.Choice(args.config, args.all_modules, args.with_tests, args.modules, args.sign)

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from ferry import files, packages, paths
 from ferry.errors import FerryError
-from ferry.kernel import config, kbuild, series, tree
+from ferry.kernel import config, kbuild, series, sign, tree
 from ferry.progress import note
 
 PACKAGES = (*kbuild.PACKAGES, "dpkg-dev", "debhelper", "rsync", "cpio", "fakeroot")
@@ -52,13 +52,15 @@ class Choice:
     all_modules: bool = False
     tests: bool = False  # with softdma and the modules that test
     modules: str = LOADED  # a file that lists, one to a line, those to keep unless all are
+    sign: str | None = None  # a key for Secure Boot
 
 
 def build(choice: Choice, target: Path = paths.OUT / "deb") -> list[Path]:
     """Make the packages, into a folder; returns them."""
     if choice.modules != LOADED and not Path(choice.modules).is_file():
         raise FerryError(f"no list of modules {choice.modules}; lsmod or /proc/modules of a machine is one")
-    packages.ensure(PACKAGES)
+    key = sign.check_key(choice.sign) if choice.sign else None
+    packages.ensure((*PACKAGES, *(sign.PACKAGES if key else ())))
     start = _start(choice.config)
     for line in left_out(choice, start):
         note(f"left out: {line}")
@@ -69,12 +71,16 @@ def build(choice: Choice, target: Path = paths.OUT / "deb") -> list[Path]:
         out = source / "out-ferry"
         out.mkdir(exist_ok=True)
         modules = None if choice.all_modules else Path(choice.modules)
-        configure(out, start, modules, tests=choice.tests)
+        configure(out, start, modules, tests=choice.tests, signed=bool(key))
         kbuild.make(out, "bzImage", "modules", title="build for the packages", on_line=kbuild.counter())
         for old in source.glob("linux-*.deb"):
             old.unlink()
         kbuild.make(out, "bindeb-pkg", title="make the packages")
-        return _collect(source, target)
+        made = _collect(source, target)
+    for path in made:
+        if key and path.name.startswith("linux-image-"):
+            sign.package(path, key)
+    return made
 
 
 def left_out(choice: Choice, start: str | None) -> list[str]:
@@ -88,10 +94,9 @@ def left_out(choice: Choice, start: str | None) -> list[str]:
         lines.append(f"modules that {choice.modules} does not list")
     if not choice.tests:
         lines.append("softdma and the test modules: --with-tests adds them")
-    on = ", and it is on here" if _secure_boot() else ""
-    lines.append(
-        f"signatures: Secure Boot refuses this kernel{on}; sign it with a key of yours, or turn it off"
-    )
+    if not choice.sign:
+        on = ", and it is on here" if _secure_boot() else ""
+        lines.append(f"signatures: Secure Boot refuses this kernel{on}; --sign KEY signs it, or turn it off")
     return lines
 
 
@@ -132,9 +137,11 @@ def wanted(start: str | None, tests: bool) -> config.Options:
     return options
 
 
-def configure(out: Path, start: str | None, modules: Path | None, *, tests: bool = False) -> None:
+def configure(
+    out: Path, start: str | None, modules: Path | None, *, tests: bool = False, signed: bool = False
+) -> None:
     """Make .config; modules lists those to keep, as /proc/modules does, None: all of start's."""
-    options = wanted(start, tests)
+    options = wanted(start, tests) | (sign.OPTIONS if signed else {})
     if start is None:
         files.write(out / "ferry.config", config.render(options))
         kbuild.make(out, f"KCONFIG_ALLCONFIG={out / 'ferry.config'}", "allnoconfig", title="configure")
