@@ -24,6 +24,7 @@ from ferry.commands import (
     mmtests,
     profile,
     redis,
+    release,
     report,
     server,
     table,
@@ -66,6 +67,7 @@ COMMANDS: tuple[Command, ...] = (
     day,
     test,
     lint,
+    release,
 )
 
 

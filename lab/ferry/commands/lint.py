@@ -21,7 +21,17 @@ def run(args: argparse.Namespace) -> int:
     packages.ensure(["git", "shellcheck"])
     python = [sys.executable, "-m"]
     listed = proc.output(
-        ["git", "ls-files", "-co", "--exclude-standard", "*.sh", "*.bash", ".ci/run", str(kbuild.COMPILER)],
+        [
+            "git",
+            "ls-files",
+            "-co",
+            "--exclude-standard",
+            "*.sh",
+            "*.bash",
+            ".ci/run",
+            "tools/debian/kernel-hook",
+            str(kbuild.COMPILER),
+        ],
         cwd=paths.ROOT,
     )
     checks = [

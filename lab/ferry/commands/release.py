@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: GPL-2.0
+"""make a release: packages, checksums and notes in out/release, and a tag; --upload attaches them to it"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import shutil
+from pathlib import Path
+
+from ferry import files, paths, proc, tools
+from ferry.errors import FerryError, UsageError
+from ferry.git import git
+from ferry.kernel import deb
+
+TARGET = paths.OUT / "release"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What becomes of it."""
+    parser.add_argument("--sign", metavar="KEY", help="sign the kernel, as 'kernel deb' does")
+    parser.add_argument(
+        "--upload", action="store_true", help="push the tag and attach all to it, by GitHub's program gh"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print where everything is."""
+    version = (paths.ROOT / "VERSION").read_text().strip()
+    notes = check(paths.ROOT, version)
+    if args.upload and not shutil.which("gh"):
+        raise UsageError("--upload needs GitHub's program gh; without it, attach what is in out/release")
+    shutil.rmtree(TARGET, ignore_errors=True)
+    TARGET.mkdir(parents=True)
+    made = [tools.build(), *deb.build(deb.Choice(deb.DEBIAN, all_modules=True, sign=args.sign), TARGET)]
+    listed = [path if path.parent == TARGET else Path(shutil.copy(path, TARGET)) for path in made]
+    sums = proc.output(["sha256sum", *sorted(path.name for path in listed)], cwd=TARGET)
+    files.write(TARGET / "SHA256SUMS", f"{sums.rstrip()}\n")
+    files.write(TARGET / "NOTES.md", notes)
+    tag(paths.ROOT, version, notes)
+    for path in sorted(TARGET.iterdir()):
+        print(path)
+    if args.upload:
+        upload(version)
+    return 0
+
+
+def check(root: Path, version: str) -> str:
+    """The notes of a release; raises UsageError unless everything agrees about it."""
+    if git(root, "status", "--porcelain"):
+        raise UsageError("there are changes that are not committed: a release is of a commit")
+    first = (root / "tools/debian/changelog").read_text().partition("\n")[0]
+    if f"({version})" not in first:
+        raise UsageError(f"VERSION is {version}, and tools/debian/changelog begins with: {first}")
+    text = (root / "CHANGELOG.md").read_text()
+    found = re.search(rf"^## {re.escape(version)}, (\d{{4}}-\d\d-\d\d)\n(.*?)(?=^## |\Z)", text, re.M | re.S)
+    if not found:
+        raise UsageError(f"CHANGELOG.md has no heading '## {version}, YEAR-MONTH-DAY'")
+    return found[2].strip() + "\n"
+
+
+def tag(root: Path, version: str, notes: str) -> None:
+    """An annotated tag of this commit, as its author; one that is there must be of it."""
+    name = f"v{version}"
+    head = git(root, "rev-parse", "HEAD")
+    if git(root, "tag", "--list", name):
+        if git(root, "rev-parse", f"{name}^{{commit}}") != head:
+            raise FerryError(f"the tag {name} is of another commit: a new release needs a new VERSION")
+        return
+    who, address, when = git(root, "log", "-1", "--format=%an%n%ae%n%cI").split("\n")
+    env = {"GIT_COMMITTER_NAME": who, "GIT_COMMITTER_EMAIL": address, "GIT_COMMITTER_DATE": when}
+    git(root, "tag", "-a", name, "-F", "-", env=env, input_text=f"Ferry {version}\n\n{notes}")
+
+
+def upload(version: str) -> None:
+    """Push the tag, and make a release of it with all files."""
+    name = f"v{version}"
+    proc.run(["git", "-C", paths.ROOT, "push", "origin", name], title=f"push {name}")
+    attached = sorted(path for path in TARGET.iterdir() if path.name != "NOTES.md")
+    command = ["gh", "release", "create", name, "--title", f"Ferry {version}"]
+    proc.run([*command, "--notes-file", TARGET / "NOTES.md", *attached], title=f"make the release {name}",
+             cwd=paths.ROOT)  # fmt: skip
