@@ -127,15 +127,23 @@ def test_keys_of_what_takes_long_are_those_of_the_manual() -> None:
 # --- the programs in C ---
 
 
-def test_migbench_has_each_option_with_its_default() -> None:
+def test_migbench_has_each_option_as_its_table_has_it() -> None:
+    """Name, what it takes, help and default."""
     text = (paths.ROOT / "bench/options.c").read_text()
-    rows = re.findall(r'\{ "([\w-]+)", \w+, AT\(\w+\), [^,]+, [^,]+, [^,]+,\s*"\(?([^")]*)\)?",', text)
-    page = _section(_page("migbench.1"), "OPTIONS")
-    assert len(rows) >= 20
-    about = dict(re.findall(r"^\.TP\n\.BI? --([\w-]+).*\n((?:(?!\.TP).*\n)+)", page, re.MULTILINE))
-    assert set(about) == {name for name, _ in rows} | {"help", "version"}
-    for name, default in rows:
-        assert f"Default: {default}." in about[name], name
+    words = dict(re.findall(r'^#define (\w+) ("[^"]+")$', text, re.MULTILINE))
+    table = re.findall(
+        r'\{ "([\w-]+)", \w+, AT\(\w+\), (\w+|"[^"]*"), [^,]+, [^,]+,\s*"([^"]*)", (?:NULL|"[^"]*"),\s*"([^"]*)" \}',
+        text,
+    )
+    assert len(table) == text.count(", AT(")
+    wanted = []
+    for name, takes, default, about in table:
+        arg = words.get(takes, takes).strip('"')
+        head = f".B --{name}" if arg == "NULL" else f'.BI --{name} " {arg}"'
+        wanted.append(f"{head}\n{about[0].upper()}{about[1:]}. Default: {default.strip('()')}.\n")
+    page = _section(_page("migbench.1"), "OPTIONS").split(".TP\n")[1:]
+    assert page[: len(wanted)] == wanted
+    assert [each.splitlines()[0] for each in page[len(wanted) :]] == [".B --help", ".B --version"]
 
 
 def test_iova_stress_has_each_option() -> None:
