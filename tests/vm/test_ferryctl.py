@@ -26,6 +26,7 @@ say() {
 }
 say boot status
 say junk set window_pages=junk
+say refused set reasons=junk
 say mtcopy use mtcopy --save
 say set set window_pages=1024 chunk_pages=512 inaccessible_enabled=1 --save
 /usr/bin/python3 @CTL@ watch --json --interval 0.5 >/tmp/watched &
@@ -125,8 +126,9 @@ def test_an_engine_moves_memory_and_is_watched(said: dict[str, str]) -> None:
     assert sum(after["inaccessible_us"].values()) > 0
 
 
-def test_what_the_kernel_refuses_is_said(said: dict[str, str]) -> None:
-    assert _json(said["junk"])["error"].startswith("window_pages=junk: the kernel refuses that value")
+def test_what_is_refused_is_said(said: dict[str, str]) -> None:
+    assert _json(said["junk"])["error"].startswith("window_pages=junk: that is no value of it; it takes 0 to")
+    assert "reasons=junk: the kernel refuses that value" in _json(said["refused"])["error"]
 
 
 def test_saved_settings_come_back(said: dict[str, str]) -> None:
