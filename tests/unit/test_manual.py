@@ -132,7 +132,8 @@ def test_migbench_has_each_option_as_its_table_has_it() -> None:
     text = (paths.ROOT / "bench/options.c").read_text()
     words = dict(re.findall(r'^#define (\w+) ("[^"]+")$', text, re.MULTILINE))
     table = re.findall(
-        r'\{ "([\w-]+)", \w+, AT\(\w+\), (\w+|"[^"]*"), [^,]+, [^,]+,\s*"([^"]*)", (?:NULL|"[^"]*"),\s*"([^"]*)" \}',
+        r'\{ "([\w-]+)", \w+, AT\(\w+\), (\w+|"[^"]*"), [^,]+, [^,]+,\s*"([^"]*)",'
+        r' (?:NULL|"[^"]*"),\s*"([^"]*)" \}',
         text,
     )
     assert len(table) == text.count(", AT(")
