@@ -169,8 +169,8 @@ static pte_t replace_run(struct mm_struct *mm, unsigned long addr, pte_t *ptep,
 }
 
 /*
- * Unmap a run. Return: false if it is mapped as it was, else *@pte is what
- * migrate_flush_run() wants to know.
+ * Unmap a run. Return: false if it is mapped as it was, else *@pte says of all
+ * whether they are accessible, and dirty if one was.
  */
 static bool unmap_run(struct vm_area_struct *vma, unsigned long addr,
 		      pte_t *ptep, struct folio *folio, struct page *page,
@@ -237,7 +237,9 @@ bool migrate_unmap_run(struct page_vma_mapped_walk *pvmw, struct folio *folio,
 
 	if (!unmap_run(pvmw->vma, start, pvmw->pte, folio, page, nr, &pte))
 		return false;
-	migrate_flush_run(pvmw->vma, start, start + nr * PAGE_SIZE, pte, flags);
+	if (pte_accessible(pvmw->vma->vm_mm, pte))
+		migrate_flush_run(pvmw->vma, start, start + nr * PAGE_SIZE,
+				  pte_dirty(pte), flags);
 	skip_run(pvmw, nr);
 	return true;
 }
@@ -248,7 +250,8 @@ bool migrate_unmap_run(struct page_vma_mapped_walk *pvmw, struct folio *folio,
  * @addr: of its first page
  * @ptep: the first PTE; their table is locked and has all
  * @folio: an anonymous folio; may be small
- * @pte: set to what migrate_flush_run() must be told of [@addr, ...)
+ * @pte: set to an entry that says whether all of them are accessible, and is dirty
+ *	 if one was
  *
  * Return: false if nothing was changed, and nothing is to be flushed.
  */

@@ -136,17 +136,44 @@ static pte_t *table_pte(const struct range_table *t, pte_t *ptes,
 	return ptes + ((addr - t->start) >> PAGE_SHIFT);
 }
 
-/*
- * What the flush of several runs has to know of them, as of one: accessible if
- * any was, and else no TLB has any of them; dirty if any of those was.
+/**
+ * struct table_flush - what has to be flushed of a page table
+ * @low: the first address that a TLB may have
+ * @high: behind the last one; 0 if there is none
+ * @dirty: whether one of them may be written to by a TLB
  */
-static pte_t merge_ptes(struct mm_struct *mm, pte_t a, pte_t b)
+struct table_flush {
+	unsigned long low;
+	unsigned long high;
+	bool dirty;
+};
+
+#define NO_TABLE_FLUSH	((struct table_flush){ .low = ULONG_MAX })
+
+/*
+ * Add a folio whose entries, of which @pte speaks, were cleared. One that is
+ * inaccessible for NUMA balancing or by mprotect() is in a TLB only while
+ * somebody has yet to flush it, which may end at any moment: so this is asked
+ * once, of each folio, and none decides for others.
+ */
+static void table_flush_add(struct table_flush *flush, struct mm_struct *mm,
+			    unsigned long addr, unsigned long size, pte_t pte)
 {
-	if (!pte_accessible(mm, b))
-		return a;
-	if (!pte_accessible(mm, a))
-		return b;
-	return pte_dirty(b) ? b : a;
+	if (!pte_accessible(mm, pte))
+		return;
+	flush->low = min(flush->low, addr);
+	flush->high = max(flush->high, addr + size);
+	flush->dirty |= pte_dirty(pte);
+}
+
+/* Flush, or note that it is to be done, before the table is unlocked */
+static void table_flush_run(struct table_flush *flush,
+			    struct vm_area_struct *vma)
+{
+	if (flush->high)
+		migrate_flush_run(vma, flush->low, flush->high, flush->dirty,
+				  TTU_BATCH_FLUSH);
+	*flush = NO_TABLE_FLUSH;
 }
 
 /* Return: how many of the first folios were unmapped */
@@ -154,10 +181,11 @@ static unsigned int table_unmap(const struct range_table *t,
 				struct anon_vma *anon_vma,
 				struct folio **folios, unsigned int nr)
 {
-	unsigned long low = ULONG_MAX, high = 0, addr;
+	struct table_flush flush = NO_TABLE_FLUSH;
 	struct mm_struct *mm = t->vma->vm_mm;
 	pmd_t *pmd = mm_find_pmd(mm, t->low);
-	pte_t *ptes, pte, all;
+	unsigned long addr;
+	pte_t *ptes, pte;
 	spinlock_t *ptl;
 	unsigned int i;
 
@@ -174,12 +202,12 @@ static unsigned int table_unmap(const struct range_table *t,
 					 &pte))
 			break;
 		get_anon_vma(anon_vma);
-		all = i ? merge_ptes(mm, all, pte) : pte;
-		low = min(low, addr);
-		high = max(high, addr + folio_size(folios[i]));
+		table_flush_add(&flush, mm, addr, folio_size(folios[i]), pte);
+		/* Page by page: not those that lie between the folios */
+		if (!IS_ENABLED(CONFIG_ARCH_BATCHED_UNMAP_FLUSHES_MM))
+			table_flush_run(&flush, t->vma);
 	}
-	if (i)
-		migrate_flush_run(t->vma, low, high, all, TTU_BATCH_FLUSH);
+	table_flush_run(&flush, t->vma);
 	pte_unmap_unlock(ptes, ptl);
 	return i;
 }

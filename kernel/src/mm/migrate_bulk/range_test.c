@@ -186,33 +186,81 @@ static void special_vmas_are_left_to_the_walk(struct kunit *test)
 	KUNIT_EXPECT_NE(test, 0, FIND(t, a, a, a, a));
 }
 
-/* The flush must hear of each entry that a TLB may have, and of each dirty one */
-static void one_entry_says_what_the_flush_must_know(struct kunit *test)
+static struct mm_struct *flush_mm(struct kunit *test)
 {
-	pte_t clean = pfn_pte(1, PAGE_READONLY);
-	pte_t dirty = pte_mkdirty(clean);
-	pte_t hidden = pte_modify(dirty, PAGE_NONE);
-	struct mm_struct *mm;
-	pte_t all;
+	struct mm_struct *mm = kunit_kzalloc(test, sizeof(*mm), GFP_KERNEL);
 
-	mm = kunit_kzalloc(test, sizeof(*mm), GFP_KERNEL);
 	KUNIT_ASSERT_NOT_NULL(test, mm);
-	/* Where a flush is pending, an entry made inaccessible may be in a TLB */
-	KUNIT_ASSERT_FALSE(test, pte_accessible(mm, hidden));
+	return mm;
+}
 
-	all = merge_ptes(mm, clean, dirty);
-	KUNIT_EXPECT_TRUE(test, pte_accessible(mm, all) && pte_dirty(all));
-	all = merge_ptes(mm, dirty, clean);
-	KUNIT_EXPECT_TRUE(test, pte_accessible(mm, all) && pte_dirty(all));
-	all = merge_ptes(mm, clean, clean);
-	KUNIT_EXPECT_TRUE(test, pte_accessible(mm, all) && !pte_dirty(all));
+static pte_t clean_pte(void)
+{
+	return pfn_pte(1, PAGE_READONLY);
+}
+
+static pte_t dirty_pte(void)
+{
+	return pte_mkdirty(clean_pte());
+}
+
+/* Inaccessible, by NUMA balancing or mprotect() */
+static pte_t hidden_pte(void)
+{
+	return pte_modify(dirty_pte(), PAGE_NONE);
+}
+
+/* What is to be flushed of two pages in a row, the first of them at one page */
+static struct table_flush flush_of(struct mm_struct *mm, pte_t first,
+				   pte_t second)
+{
+	struct table_flush flush = NO_TABLE_FLUSH;
+
+	table_flush_add(&flush, mm, PAGE_SIZE, PAGE_SIZE, first);
+	table_flush_add(&flush, mm, 2 * PAGE_SIZE, PAGE_SIZE, second);
+	return flush;
+}
+
+static void expect_flush(struct kunit *test, struct table_flush flush,
+			 unsigned long first, unsigned long nr, bool dirty)
+{
+	KUNIT_EXPECT_EQ(test, first * PAGE_SIZE, flush.low);
+	KUNIT_EXPECT_EQ(test, (first + nr) * PAGE_SIZE, flush.high);
+	KUNIT_EXPECT_EQ(test, dirty, flush.dirty);
+}
+
+/* The flush must hear of each entry that a TLB may have, and of each dirty one */
+static void flush_is_of_what_a_tlb_may_have(struct kunit *test)
+{
+	pte_t clean = clean_pte(), dirty = dirty_pte(), hidden = hidden_pte();
+	struct mm_struct *mm = flush_mm(test);
+
+	KUNIT_ASSERT_FALSE(test, pte_accessible(mm, hidden));
+	expect_flush(test, flush_of(mm, clean, clean), 1, 2, false);
+	expect_flush(test, flush_of(mm, clean, dirty), 1, 2, true);
+	expect_flush(test, flush_of(mm, dirty, clean), 1, 2, true);
 	/* Whichever comes first, and with no dirt from what no TLB has */
-	all = merge_ptes(mm, hidden, clean);
-	KUNIT_EXPECT_TRUE(test, pte_accessible(mm, all) && !pte_dirty(all));
-	all = merge_ptes(mm, clean, hidden);
-	KUNIT_EXPECT_TRUE(test, pte_accessible(mm, all) && !pte_dirty(all));
-	all = merge_ptes(mm, hidden, hidden);
-	KUNIT_EXPECT_FALSE(test, pte_accessible(mm, all));
+	expect_flush(test, flush_of(mm, hidden, clean), 2, 1, false);
+	expect_flush(test, flush_of(mm, clean, hidden), 1, 1, false);
+	expect_flush(test, flush_of(mm, hidden, dirty), 2, 1, true);
+	KUNIT_EXPECT_EQ(test, 0, flush_of(mm, hidden, hidden).high);
+}
+
+/* Another thread's munmap() may end between the question and the flush */
+static void flush_is_not_forgotten_when_another_ends(struct kunit *test)
+{
+	struct mm_struct *mm = flush_mm(test);
+	struct table_flush flush;
+
+	atomic_set(&mm->tlb_flush_pending, 1);
+	flush = flush_of(mm, dirty_pte(), hidden_pte());
+	atomic_set(&mm->tlb_flush_pending, 0);
+	expect_flush(test, flush, 1, 2, true);
+
+	atomic_set(&mm->tlb_flush_pending, 1);
+	flush = flush_of(mm, hidden_pte(), dirty_pte());
+	atomic_set(&mm->tlb_flush_pending, 0);
+	expect_flush(test, flush, 1, 2, true);
 }
 
 static struct kunit_case range_cases[] = {
@@ -224,7 +272,8 @@ static struct kunit_case range_cases[] = {
 	KUNIT_CASE(folios_far_apart_are_no_range),
 	KUNIT_CASE(second_vma_is_left_to_the_walk),
 	KUNIT_CASE(special_vmas_are_left_to_the_walk),
-	KUNIT_CASE(one_entry_says_what_the_flush_must_know),
+	KUNIT_CASE(flush_is_of_what_a_tlb_may_have),
+	KUNIT_CASE(flush_is_not_forgotten_when_another_ends),
 	{ }
 };
 

@@ -229,14 +229,49 @@ static void *count_up(void *arg)
 	return NULL;
 }
 
-/* Of two pages that move together, one is in a TLB; of the other Linux knows better */
-TEST(used_beside_inaccessible)
+/* While it unmaps memory that it has used, the kernel believes no TLB's flush is done */
+static void *flush_again_and_again(void *arg)
+{
+	struct race *race = arg;
+
+	while (!__atomic_load_n(&race->stop, __ATOMIC_RELAXED)) {
+		volatile char *page = mmap(NULL, PAGE, PROT_READ | PROT_WRITE,
+					   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+		*page = 1;
+		munmap((void *)page, PAGE);
+	}
+	return NULL;
+}
+
+FIXTURE(beside)
+{
+};
+
+FIXTURE_VARIANT(beside)
+{
+	int nr_flushers;
+};
+
+FIXTURE_VARIANT_ADD(beside, alone) { };
+FIXTURE_VARIANT_ADD(beside, while_others_unmap) { .nr_flushers = 2 };
+
+FIXTURE_SETUP(beside)
+{
+}
+
+FIXTURE_TEARDOWN(beside)
+{
+}
+
+/* Of pages that move together, one is in a TLB; of the others Linux knows better */
+TEST_F(beside, used_beside_inaccessible)
 {
 	const char *why = large_missing();
 	struct race race = {};
 	time_t end = time(NULL) + SECONDS;
 	long updates;
-	pthread_t thread;
+	pthread_t thread, flushers[2];
 
 	if (!why)
 		why = balance();
@@ -245,10 +280,15 @@ TEST(used_beside_inaccessible)
 	updates = stat_of("/proc/vmstat", "numa_pte_updates");
 	race.addr = small_alloc(SIZE, PMD);
 	ASSERT_EQ(0, pthread_create(&thread, NULL, count_up, &race));
+	for (int i = 0; i < variant->nr_flushers; i++)
+		ASSERT_EQ(0, pthread_create(&flushers[i], NULL,
+					    flush_again_and_again, &race));
 	for (int node = 1; time(NULL) < end; node = !node)
 		large_move(race.addr, 2 * PAGE, node);
 	race.stop = 1;
 	pthread_join(thread, NULL);
+	for (int i = 0; i < variant->nr_flushers; i++)
+		pthread_join(flushers[i], NULL);
 	balance_no_more();
 	EXPECT_GT(race.rounds, 0);
 	EXPECT_EQ(0, race.wrong);
