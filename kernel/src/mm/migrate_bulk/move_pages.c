@@ -97,6 +97,13 @@ static bool isolate(struct move_call *call, struct folio *folio,
 	return migrate_claim(&call->claims, folio, &target->folios);
 }
 
+/* By us, or isolated by somebody else. No hugetlb page is on an LRU list. */
+static bool may_be_queued(struct folio *folio)
+{
+	return folio_test_hugetlb(folio) ?
+	       !folio_test_hugetlb_migratable(folio) : !folio_test_lru(folio);
+}
+
 /* A node: the folio is there. QUEUED, STUCK, or an error. */
 static int queue_folio(struct move_call *call, struct folio *folio, int node)
 {
@@ -112,7 +119,7 @@ static int queue_folio(struct move_call *call, struct folio *folio, int node)
 	 */
 	if (folio_nid(folio) == node)
 		return call->nr_targets && !call->attempts &&
-		       !folio_test_lru(folio) ? STUCK : node;
+		       may_be_queued(folio) ? STUCK : node;
 	if (folio_likely_mapped_shared(folio) && !call->move_all)
 		return -EACCES;
 
@@ -268,13 +275,13 @@ static int target_move(struct move_call *call, struct move_target *target)
 
 /*
  * Move what is queued, up to address @end. As soon as a target's folios cannot
- * all be moved, those of the others are put back. Returns 0, an error, or how
- * many were not moved.
+ * all be moved, those of the others are put back; all are if there is an error
+ * @err already. Returns 0, an error, or how many were not moved.
  */
-static int move_queued(struct move_call *call, unsigned int end)
+static int move_queued(struct move_call *call, unsigned int end, int err)
 {
 	struct move_block *block = &call->block;
-	int tried = call->nr_targets, err = 0;
+	int tried = call->nr_targets;
 	unsigned int i;
 
 	for (i = 0; i < call->nr_targets; i++) {
@@ -315,7 +322,7 @@ static int unstick(struct move_call *call, unsigned int i)
 		lru_quiet_insist(&call->quiet);
 	} else {
 		/* It may be our own: then it will be where it should be */
-		err = move_queued(call, i);
+		err = move_queued(call, i, 0);
 		lru_add_drain();
 	}
 	return err;
@@ -333,9 +340,10 @@ static int move_block(struct move_call *call, unsigned int *reached)
 		if (call->stuck)
 			err = unstick(call, i);
 		cond_resched();
+		if (!err && fatal_signal_pending(current))
+			err = -EINTR;
 	}
-	if (!err)
-		err = move_queued(call, i);
+	err = move_queued(call, i, err);
 	*reached = i;
 	return err;
 }

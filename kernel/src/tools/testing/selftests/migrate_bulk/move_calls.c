@@ -3,7 +3,7 @@
  * move_pages(2), mbind(2) and migrate_pages(2) do and say what their manuals
  * say, whatever the addresses: in any order, on any node, not mapped, busy,
  * twice the same. Nothing here depends on how the kernel does it, but for the
- * two cases that say "in turns".
+ * three cases that say "in turns", and one that counts how often it begins.
  */
 #include "../kselftest_harness.h"
 
@@ -12,10 +12,12 @@
 #include <linux/mempolicy.h>
 #include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/mount.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
@@ -1069,6 +1071,124 @@ TEST_F(calls, mbind_moves_hugetlb_pages)
 	EXPECT_EQ(0, wrong_pages(huge, 0, nr * pages));
 	munmap(huge, nr * PMD);
 	EXPECT_TRUE(huge_pages_reserve(c->nodes, 0));
+}
+
+#define TRACING		"/sys/kernel/tracing/"
+#define CALL_BEGINS	"mm_migrate_pages_start"
+
+/* How often the kernel is to migrate a list from here on */
+static bool calls_begin_to_count(void)
+{
+	mount("tracefs", TRACING, "tracefs", 0, NULL);
+	return write_long(TRACING "set_event_pid", getpid()) &&
+	       write_long(TRACING "events/migrate/" CALL_BEGINS "/enable", 1);
+}
+
+/* How often it was */
+static long calls_counted(void)
+{
+	FILE *trace = fopen(TRACING "trace", "re");
+	char line[512];
+	long nr = 0;
+
+	write_long(TRACING "events/migrate/" CALL_BEGINS "/enable", 0);
+	while (trace && fgets(line, sizeof(line), trace))
+		nr += !!strstr(line, CALL_BEGINS);
+	if (trace)
+		fclose(trace);
+	/* To open it for writing empties it */
+	trace = fopen(TRACING "trace", "we");
+	if (trace)
+		fclose(trace);
+	return nr;
+}
+
+/* Those that are there already are no reason to move the others one by one */
+TEST_F(calls, every_other_hugetlb_page_is_there)
+{
+	struct calls *c = &self->c;
+	long pages = PMD / PAGE, nr = 16;
+	char *huge;
+
+	if (!huge_pages_reserve(c->nodes, nr))
+		SKIP(return, "no huge pages");
+	huge = mmap(NULL, nr * PMD, PROT_READ | PROT_WRITE,
+		    MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB, -1, 0);
+	ASSERT_NE(MAP_FAILED, (void *)huge);
+	for (long i = 0; i < nr; i++) {
+		touch(huge, i * pages, pages, c->nodes[i % 2]);
+		c->pages[i] = huge + i * PMD;
+	}
+	if (!calls_begin_to_count())
+		SKIP(return, "no tracing");
+	ASSERT_EQ(0, move_some(c, nr, MPOL_MF_MOVE));
+	EXPECT_EQ(1, calls_counted());
+	EXPECT_EQ(0, statuses_not(c->status, 0, nr, c->nodes[1]));
+	EXPECT_EQ(0, astray(c, 0, nr));
+	EXPECT_EQ(0, wrong_pages(huge, 0, nr * pages));
+	munmap(huge, nr * PMD);
+	EXPECT_TRUE(huge_pages_reserve(c->nodes, 0));
+}
+
+/* Move the pages of the parent by one call, which is long */
+static void move_parents_pages(const struct calls *c, char *wide, bool all)
+{
+	void **pages = calloc(WIDE, sizeof(*pages));
+	int *to = calloc(WIDE, sizeof(*to)), *status = calloc(WIDE, sizeof(*to));
+
+	run_on(1);
+	for (long i = 0; i < WIDE; i++) {
+		pages[i] = wide + i * PAGE;
+		to[i] = c->nodes[1];
+	}
+	if (all)
+		migrate_all(getppid(), c->nodes[0], c->nodes[1]);
+	else
+		syscall(SYS_move_pages, getppid(), WIDE, pages, to, status,
+			MPOL_MF_MOVE);
+}
+
+/* Kill who moves as soon as the first page is there. Has the last one moved? */
+static bool killed_call_goes_on(struct calls *c, bool all)
+{
+	char *wide = map(WIDE * PAGE);
+	bool moved;
+	pid_t pid;
+
+	madvise(wide, WIDE * PAGE, MADV_DONTFORK);
+	touch(wide, 0, WIDE, c->nodes[0]);
+	pid = fork();
+	if (!pid) {
+		move_parents_pages(c, wide, all);
+		exit(0);
+	}
+	while (node_of(wide) != c->nodes[1])
+		sched_yield();
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+	moved = node_of(wide + (WIDE - 1) * PAGE) == c->nodes[1];
+	munmap(wide, WIDE * PAGE);
+	return moved;
+}
+
+/* A victim of the OOM killer frees nothing while it moves what it has */
+TEST_F_TIMEOUT(calls, a_killed_call_ends_in_turns, 120)
+{
+	struct calls *c = &self->c;
+
+	if (!run_on(1))
+		SKIP(return, "one CPU only");
+	run_on(0);
+	/* It may have been done before it was killed, but hardly each time */
+	for (int all = 0; all < 2; all++) {
+		int turn = 0;
+
+		while (turn < 5 && killed_call_goes_on(c, all))
+			turn++;
+		EXPECT_GT(5, turn) {
+			TH_LOG("%s goes on", all ? "migrate_pages" : "move_pages");
+		}
+	}
 }
 
 struct rival {
