@@ -12,7 +12,10 @@ from ferry.vm import machine
 pytestmark = pytest.mark.vm
 
 KSELFTEST = "run_state"
-SUITES = ["migrate_offload", "migrate_runs", "migrate_ranges", "softdma", "dcbm", "mtcopy", "mtcopy_cpus"]
+SUITES = [
+    *("migrate_offload", "migrate_runs", "migrate_ranges", "migrate_batches"),
+    *("softdma", "dcbm", "mtcopy", "mtcopy_cpus"),
+]
 
 
 @pytest.fixture(scope="session")

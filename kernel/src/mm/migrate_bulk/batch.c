@@ -15,37 +15,47 @@
 /**
  * migrate_settle() - map what has moved, and let it go
  * @sources: the folios; none is left when this returns
+ *
+ * The destinations are on their LRU lists before anyone can use them: who has to
+ * isolate one could not drain them from here.
  */
 void migrate_settle(struct migrate_sources *sources)
 {
-	struct migrate_unmapped *u = &sources->unmapped;
-	unsigned int i;
+	struct folio *srcs[MIGRATE_RANGE], *dsts[MIGRATE_RANGE], *src;
+	unsigned int i = 0, nr = sources->nr_unmapped;
 
-	if (!u->nr)
+	if (!nr)
 		return;
-	migrate_range_restore(u->srcs, u->dsts, u->nr);
-	for (i = 0; i < u->nr; i++)
-		migrate_folio_end(u->srcs[i], u->dsts[i],
-				  folio_anon_vma(u->srcs[i]), sources->reason,
-				  sources);
-	migrate_unmapped_init(u);
+	list_for_each_entry(src, &sources->unmapped, lru) {
+		srcs[i] = src;
+		dsts[i++] = src->private;
+		src->private = NULL;
+	}
+	migrate_add_lru(dsts, nr);
+	migrate_range_restore(srcs, dsts, nr);
+	for (i = 0; i < nr; i++)
+		migrate_folio_end(srcs[i], dsts[i], folio_anon_vma(srcs[i]),
+				  sources->reason, sources);
+	sources->nr_unmapped = 0;
+	sources->nr_unmapped_pages = 0;
 }
 
 /**
  * migrate_settle_later() - leave it to migrate_settle() to map a folio
  * @sources: where it waits for others
- * @src: the folio, which was unmapped in a range; locked
- * @dst: what it has moved to, locked
+ * @src: the folio, which was unmapped in a range; locked. It has moved, so its
+ *	private field is free
+ * @dst: what it has moved to, locked; on no list yet
  */
 void migrate_settle_later(struct migrate_sources *sources, struct folio *src,
 			  struct folio *dst)
 {
-	struct migrate_unmapped *u = &sources->unmapped;
-
-	u->srcs[u->nr] = src;
-	u->dsts[u->nr++] = dst;
-	u->nr_pages += folio_nr_pages(dst);
-	if (u->nr == MIGRATE_RANGE || u->nr_pages >= MIGRATE_RANGE_PAGES)
+	src->private = dst;
+	list_move_tail(&src->lru, &sources->unmapped);
+	sources->nr_unmapped++;
+	sources->nr_unmapped_pages += folio_nr_pages(dst);
+	if (sources->nr_unmapped == MIGRATE_RANGE ||
+	    sources->nr_unmapped_pages >= MIGRATE_RANGE_PAGES)
 		migrate_settle(sources);
 }
 
@@ -55,7 +65,8 @@ void migrate_settle_later(struct migrate_sources *sources, struct folio *src,
  * @dsts: what each is to move to
  * @nr: how many
  *
- * Waits for no lock that others may hold for long.
+ * Waits for no lock that others may hold for long. Leaves one folio alone to the
+ * walk of the reverse mapping, which is cheaper then.
  *
  * Return: how many of the first are unmapped, as by migrate_folio_unmap().
  * Nothing has been done to the others.
@@ -74,7 +85,7 @@ unsigned int migrate_folios_unmap(struct folio **srcs, struct folio **dsts,
 			break;
 		}
 	}
-	done = locked ? migrate_range_unmap(srcs, locked) : 0;
+	done = locked > 1 ? migrate_range_unmap(srcs, locked) : 0;
 	for (i = 0; i < done; i++)
 		migrate_folio_record_range(dsts[i], folio_anon_vma(srcs[i]));
 	for (; i < locked; i++) {
@@ -144,15 +155,21 @@ void migrate_unmap_ranges(struct list_head *from, new_folio_t get_new_folio,
 			nr = 0;
 			cond_resched_tasks_rcu_qs();
 		}
-		if (!nr && !migrate_range_fits(folio, folio))
+		/* There is no range of one: the walk is cheaper */
+		if (!nr && (list_is_last(&folio->lru, from) ||
+			    !migrate_range_fits(folio, next) ||
+			    !migrate_range_fits(folio, folio)))
 			continue;
 		srcs[nr] = folio;
 		dsts[nr] = get_new_folio(folio, private);
-		if (dsts[nr])
-			nr++;
-		else if (!folio_test_large(folio))
+		if (!dsts[nr])
 			break;	/* whoever comes next asks again, and says so */
+		nr++;
 	}
 	unmap_range(srcs, dsts, nr, put_new_folio, private, unmapped,
 		    destinations);
 }
+
+#ifdef CONFIG_MIGRATE_RANGES_KUNIT_TEST
+#include "batch_test.c"
+#endif

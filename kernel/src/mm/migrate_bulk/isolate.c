@@ -107,20 +107,22 @@ void migrate_isolate_claimed(struct migrate_claims *claims)
 
 /**
  * migrate_add_lru() - put folios on their LRU lists
- * @folios: the folios, each with a reference that is dropped; none is left when
- *	this returns
+ * @folios: the folios, on no list; the caller has a reference to each
+ * @nr: how many
  *
- * As folio_add_lru() does, but not with the multi-generational LRU.
+ * As folio_add_lru() does, but past the per-CPU cache, unless this is the
+ * multi-generational LRU.
  */
-void migrate_add_lru(struct folio_batch *folios)
+void migrate_add_lru(struct folio **folios, unsigned int nr)
 {
-	unsigned long i, left = 0;
 	struct lruvec *lruvec = NULL;
 	struct lru_run run = { };
+	unsigned long left = 0;
+	unsigned int i;
 
-	BUILD_BUG_ON(PAGEVEC_SIZE > BITS_PER_LONG);
-	for (i = 0; i < folio_batch_count(folios); i++) {
-		struct folio *folio = folios->folios[i];
+	BUILD_BUG_ON(MIGRATE_RANGE > BITS_PER_LONG);
+	for (i = 0; i < nr; i++) {
+		struct folio *folio = folios[i];
 		enum lru_list lru;
 
 		lruvec = lru_run_lock(&run, lruvec, folio);
@@ -141,10 +143,9 @@ void migrate_add_lru(struct folio_batch *folios)
 	}
 	lru_run_unlock(&run, lruvec);
 
-	for_each_set_bit(i, &left, BITS_PER_LONG)
-		folio_add_lru(folios->folios[i]);
-	if (folio_batch_count(folios))
-		folios_put(folios);
+	for (i = 0; left; i++, left >>= 1)
+		if (left & 1)
+			folio_add_lru(folios[i]);
 }
 
 /**

@@ -90,26 +90,6 @@ static inline bool migrate_ranges_enabled(void)
 	return static_branch_likely(&migrate_ranges_key);
 }
 
-/**
- * struct migrate_unmapped - folios that have moved and are not mapped again yet
- * @nr: how many
- * @nr_pages: the same in base pages
- * @srcs: the folios, locked
- * @dsts: what they have moved to, locked
- */
-struct migrate_unmapped {
-	unsigned int nr;
-	unsigned int nr_pages;
-	struct folio *srcs[MIGRATE_RANGE];
-	struct folio *dsts[MIGRATE_RANGE];
-};
-
-static inline void migrate_unmapped_init(struct migrate_unmapped *unmapped)
-{
-	unmapped->nr = 0;
-	unmapped->nr_pages = 0;
-}
-
 #else /* !CONFIG_MIGRATE_RANGES */
 
 static inline void migrate_unmap_ranges(struct list_head *from,
@@ -142,13 +122,6 @@ static inline bool migrate_ranges_enabled(void)
 	return false;
 }
 
-struct migrate_unmapped {
-};
-
-static inline void migrate_unmapped_init(struct migrate_unmapped *unmapped)
-{
-}
-
 #endif /* CONFIG_MIGRATE_RANGES */
 
 #ifdef CONFIG_MIGRATE_BULK
@@ -172,23 +145,28 @@ int do_pages_move(struct mm_struct *mm, nodemask_t task_nodes,
 		  unsigned long nr_pages, const void __user * __user *pages,
 		  const int __user *nodes, int __user *status, int flags);
 
-void migrate_add_lru(struct folio_batch *folios);
+void migrate_add_lru(struct folio **folios, unsigned int nr);
 
 /**
  * struct migrate_sources - folios that have moved and wait to be freed
- * @unmapped: those that wait to be mapped, too
  * @reason: why they were moved
- * @folios: the folios, each with the reference of its isolation
- * @successors: what they have moved to, which waits for its LRU list
+ * @nr_unmapped: how many have yet to be mapped where they are now
+ * @nr_unmapped_pages: the same in base pages
+ * @nr: how many wait for no more than to be freed
+ * @unmapped: those to be mapped, locked, each with its destination as its private
+ *	field
+ * @folios: those to be freed, each with the reference of its isolation
  * @pgdat: the node that they are counted as isolated on
  * @item: the counter: anonymous or file
  * @isolated: how many pages are still counted
  */
 struct migrate_sources {
-	struct migrate_unmapped unmapped;
 	enum migrate_reason reason;
-	struct folio_batch folios;
-	struct folio_batch successors;
+	unsigned int nr_unmapped;
+	unsigned int nr_unmapped_pages;
+	unsigned int nr;
+	struct list_head unmapped;
+	struct list_head folios;
 	struct pglist_data *pgdat;
 	enum node_stat_item item;
 	long isolated;
@@ -197,10 +175,12 @@ struct migrate_sources {
 static inline void migrate_sources_init(struct migrate_sources *sources,
 					enum migrate_reason reason)
 {
-	migrate_unmapped_init(&sources->unmapped);
 	sources->reason = reason;
-	folio_batch_init(&sources->folios);
-	folio_batch_init(&sources->successors);
+	sources->nr_unmapped = 0;
+	sources->nr_unmapped_pages = 0;
+	sources->nr = 0;
+	INIT_LIST_HEAD(&sources->unmapped);
+	INIT_LIST_HEAD(&sources->folios);
 	sources->pgdat = NULL;
 	sources->item = NR_ISOLATED_ANON;
 	sources->isolated = 0;
@@ -208,21 +188,6 @@ static inline void migrate_sources_init(struct migrate_sources *sources,
 
 void migrate_sources_add(struct migrate_sources *sources, struct folio *folio);
 void migrate_sources_free(struct migrate_sources *sources);
-
-/* Put a folio on its LRU list, not later than by migrate_sources_free() */
-static inline void migrate_successor_add(struct migrate_sources *sources,
-					 struct folio *folio)
-{
-	/* Nobody can drain this batch: it has only what a cache could have */
-	if (!sources || lru_gen_enabled() || lru_cache_disabled() ||
-	    !folio_may_be_lru_cached(folio)) {
-		folio_add_lru(folio);
-		return;
-	}
-	folio_get(folio);
-	if (!folio_batch_add(&sources->successors, folio))
-		migrate_add_lru(&sources->successors);
-}
 
 /* False if this folio must be given up alone */
 static inline bool migrate_folio_done_bulk(struct migrate_sources *sources,
@@ -302,12 +267,6 @@ static inline void migrate_sources_init(struct migrate_sources *sources,
 
 static inline void migrate_sources_free(struct migrate_sources *sources)
 {
-}
-
-static inline void migrate_successor_add(struct migrate_sources *sources,
-					 struct folio *folio)
-{
-	folio_add_lru(folio);
 }
 
 static inline bool migrate_folio_done_bulk(struct migrate_sources *sources,

@@ -28,7 +28,7 @@
 #include "../migrate_runs.h"
 #include "migrate_bulk.h"
 
-/* The span of a range is at most so many times what it maps */
+/* So many times what a range maps it spans at most, where others hear of its span */
 #define SPARSE	4
 
 DEFINE_STATIC_KEY_TRUE(migrate_ranges_key);
@@ -81,10 +81,14 @@ static pgoff_t pgoff_in(struct vm_area_struct *vma, unsigned long addr)
 	return vma->vm_pgoff + ((addr - vma->vm_start) >> PAGE_SHIFT);
 }
 
-/* Is there little between the folios? Who is told of a range is told of all. */
-static bool is_dense(unsigned long low, unsigned long high, unsigned long bytes)
+/*
+ * Is there little between the folios? Who is told of a range drops all of it.
+ * Whoever is to be told from now on waits for the lock of the anon_vma first.
+ */
+static bool is_dense(struct mm_struct *mm, unsigned long low,
+		     unsigned long high, unsigned long bytes)
 {
-	return high - low <= SPARSE * bytes;
+	return !mm_has_notifiers(mm) || high - low <= SPARSE * bytes;
 }
 
 /*
@@ -119,7 +123,8 @@ static unsigned int table_find(struct range_table *t, struct anon_vma *anon_vma,
 		bytes += folio_size(folios[i]);
 		low = min(t->low, addr);
 		high = max(t->high, addr + folio_size(folios[i]));
-		if (low < t->start || high > limit || !is_dense(low, high, bytes))
+		if (low < t->start || high > limit ||
+		    !is_dense(vma->vm_mm, low, high, bytes))
 			break;
 		t->low = low;
 		t->high = high;
@@ -319,20 +324,23 @@ void migrate_range_restore(struct folio **srcs, struct folio **dsts,
  *
  * Said before any lock is taken: mapping, map count and entries are looked at
  * again. That a folio is in swap cache, or mlocked, can only become true by
- * those who isolate it, or map it a second time.
+ * those who isolate it, or map it a second time. What is locked now, or has a
+ * reference too many, as a pin, would keep the others from being a range.
  *
  * Return: true if it looks so.
  */
 bool migrate_range_fits(struct folio *first, struct folio *folio)
 {
-	if (!folio_test_anon(folio) || folio_test_ksm(folio) ||
-	    READ_ONCE(folio->mapping) != READ_ONCE(first->mapping) ||
+	/* In random order most are told apart by this */
+	if (READ_ONCE(folio->mapping) != READ_ONCE(first->mapping) ||
 	    folio->index / PTRS_PER_PTE != first->index / PTRS_PER_PTE)
 		return false;
-	if (folio_test_hugetlb(folio) || folio_is_zone_device(folio) ||
+	if (!folio_test_anon(folio) || folio_test_ksm(folio) ||
+	    folio_test_locked(folio) || folio_test_hugetlb(folio) || folio_is_zone_device(folio) ||
 	    folio_test_swapcache(folio) || folio_test_mlocked(folio))
 		return false;
-	if (folio_mapcount(folio) != folio_nr_pages(folio))
+	if (folio_mapcount(folio) != folio_nr_pages(folio) ||
+	    folio_ref_count(folio) != folio_nr_pages(folio) + 1)
 		return false;
 	if (!folio_test_large(folio))
 		return true;

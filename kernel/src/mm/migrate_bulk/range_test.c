@@ -15,6 +15,7 @@
 #define NR_FOLIOS	4
 
 struct range_test {
+	struct mm_struct *mm;
 	struct anon_vma anon_vma;
 	struct vm_area_struct vmas[2];
 	struct anon_vma_chain chains[2];
@@ -25,6 +26,7 @@ struct range_test {
 static void add_vma(struct range_test *t, unsigned int i, unsigned long start,
 		    unsigned long end, pgoff_t pgoff)
 {
+	t->vmas[i].vm_mm = t->mm;
 	t->vmas[i].vm_start = start;
 	t->vmas[i].vm_end = end;
 	t->vmas[i].vm_pgoff = pgoff;
@@ -50,6 +52,8 @@ static struct range_test *range_test(struct kunit *test, unsigned int order)
 	KUNIT_ASSERT_NOT_NULL(test, t);
 	KUNIT_ASSERT_EQ(test, 0,
 			kunit_add_action_or_reset(test, free_folios, t));
+	t->mm = kunit_kzalloc(test, sizeof(*t->mm), GFP_KERNEL);
+	KUNIT_ASSERT_NOT_NULL(test, t->mm);
 	t->anon_vma.rb_root = RB_ROOT_CACHED;
 	add_vma(t, 0, VMA_START, VMA_END, VMA_PGOFF);
 	for (i = 0; i < NR_FOLIOS; i++) {
@@ -143,16 +147,23 @@ static void large_folio_that_leaves_the_vma_is_not_in_it(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, 0, FIND(t, VMA_START - PAGE_SIZE, a, a, a));
 }
 
-static void folios_far_apart_are_no_range(struct kunit *test)
+#ifdef CONFIG_MMU_NOTIFIER
+static void folios_far_apart_are_no_range_if_others_hear_of_it(struct kunit *test)
 {
 	struct range_test *t = range_test(test, 0);
 	unsigned long a = 17 * PMD_SIZE;
 
+	KUNIT_EXPECT_EQ(test, 4, FIND(t, a, a + PMD_SIZE - PAGE_SIZE,
+				      a + PMD_SIZE / 2, a + PAGE_SIZE));
+	expect_span(test, t, a, a + PMD_SIZE);
+	/* Nobody looks into it here */
+	t->mm->notifier_subscriptions = (void *)t;
 	/* Two pages may span so many, and one more is too much */
 	KUNIT_EXPECT_EQ(test, 2, FIND(t, a, a + (2 * SPARSE - 1) * PAGE_SIZE,
 				      a + PMD_SIZE / 2, a));
 	KUNIT_EXPECT_EQ(test, 1, FIND(t, a, a + 2 * SPARSE * PAGE_SIZE, a, a));
 }
+#endif
 
 static void second_vma_is_left_to_the_walk(struct kunit *test)
 {
@@ -269,7 +280,9 @@ static struct kunit_case range_cases[] = {
 	KUNIT_CASE(range_ends_with_its_table),
 	KUNIT_CASE(range_ends_with_its_vma),
 	KUNIT_CASE(large_folio_that_leaves_the_vma_is_not_in_it),
-	KUNIT_CASE(folios_far_apart_are_no_range),
+#ifdef CONFIG_MMU_NOTIFIER
+	KUNIT_CASE(folios_far_apart_are_no_range_if_others_hear_of_it),
+#endif
 	KUNIT_CASE(second_vma_is_left_to_the_walk),
 	KUNIT_CASE(special_vmas_are_left_to_the_walk),
 	KUNIT_CASE(flush_is_of_what_a_tlb_may_have),

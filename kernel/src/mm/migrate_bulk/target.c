@@ -131,10 +131,21 @@ static void sources_uncount(struct migrate_sources *sources)
  */
 void migrate_sources_free(struct migrate_sources *sources)
 {
-	migrate_add_lru(&sources->successors);
+	struct folio_batch batch;
+	struct folio *folio;
+
 	sources_uncount(sources);
-	if (folio_batch_count(&sources->folios))
-		folios_put(&sources->folios);
+	if (!sources->nr)
+		return;
+	folio_batch_init(&batch);
+	list_for_each_entry(folio, &sources->folios, lru)
+		folio_batch_add(&batch, folio);
+	INIT_LIST_HEAD(&sources->folios);
+	sources->nr = 0;
+	if (folio_batch_count(&batch) > 1)
+		folios_put(&batch);
+	else
+		folio_put(batch.folios[0]);
 }
 
 /**
@@ -155,6 +166,7 @@ void migrate_sources_add(struct migrate_sources *sources, struct folio *folio)
 		sources->item = item;
 		sources->isolated += folio_nr_pages(folio);
 	}
-	if (!folio_batch_add(&sources->folios, folio))
+	list_add_tail(&folio->lru, &sources->folios);
+	if (++sources->nr == PAGEVEC_SIZE)
 		migrate_sources_free(sources);
 }
