@@ -8,10 +8,13 @@
 
 #include "internal.h"
 
-void migrate_chunk_put(struct migrate_chunk *chunk)
+/* @nr of its copies have ended, or were not submitted */
+void migrate_chunk_put(struct migrate_chunk *chunk, int nr)
 {
-	if (atomic_dec_and_test(&chunk->pending))
-		complete(&chunk->done);
+	if (!atomic_sub_and_test(nr, &chunk->pending))
+		return;
+	atomic_long_inc(&chunk->stats->nr_ended);
+	complete(&chunk->done);
 }
 
 /**
@@ -58,7 +61,7 @@ void migrate_copy_done(struct migrate_copy *copy, int error)
 
 	/* Orders the store to copy->error before the read by the chunk's owner */
 	if (atomic_dec_and_test(&copy->parts))
-		migrate_chunk_put(chunk);
+		migrate_chunk_put(chunk, 1);
 }
 EXPORT_SYMBOL_GPL(migrate_copy_done);
 

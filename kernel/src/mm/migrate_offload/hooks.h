@@ -37,8 +37,8 @@ int __migrate_offload_pages(struct list_head *from, struct list_head *ret_folios
 
 /*
  * Migrate what the active migrator can copy. Folios that are done leave @from;
- * those that nobody can copy, since they are poisoned, go to @ret_folios; all
- * others stay on it as they were. @sources is mm/migrate.c's own.
+ * those that nobody can move now, since they are poisoned or a stuck engine has
+ * them, go to @ret_folios; all others stay on it as they were. @sources is mm/migrate.c's own.
  *
  * Return: how many folios went to @ret_folios.
  */

@@ -30,7 +30,7 @@
  *	is; 0: as many as fit into it, and as keep the engine busy
  * @chunk_pages: pages that are unmapped, copied and remapped together; 0: auto
  * @stripe_bytes: smallest part of a folio for one channel or thread; 0: auto
- * @deadline_ms: how long a copy may take; 0: auto
+ * @deadline_ms: how long an engine may end nothing; 0: auto
  * @engine_always: 1: the engine copies, be it slower than the CPU
  */
 struct migrate_offload_settings {
@@ -104,13 +104,16 @@ struct migrate_turn {
  * @nr_pages: the same in base pages
  * @unmoved: the first slot whose copy is still waited for
  * @m: who copies them: the migrator, or the CPU
+ * @stats: of @m; they stay as long as its engine may have the chunk
  * @lost_ns: how long the task did nothing but submit its copies and wait
  * @unfit_pages: base pages that nobody may copy early
  * @copied_folios: how many of them @m copied and that moved
  * @copied_pages: the same in base pages
  * @window_pages: what was unmapped together with it or before
  * @start_ns: when its first folio was unmapped
- * @deadline: in jiffies; an engine that is not done then has failed
+ * @deadline: in jiffies; an engine that has done nothing by then has failed
+ * @nr_before: how many chunks @m had been given before
+ * @nr_ended: how many @m had ended when @deadline was set
  * @pending: copies that the engine has not finished, and one for the submitter
  * @done: @pending has come to 0
  */
@@ -120,6 +123,7 @@ struct migrate_chunk {
 	unsigned long nr_pages;
 	struct migrate_slot *unmoved;
 	struct migrator *m;
+	struct migrator_stats *stats;
 	u64 lost_ns;
 	unsigned long unfit_pages;
 	unsigned int copied_folios;
@@ -127,6 +131,8 @@ struct migrate_chunk {
 	unsigned long window_pages;
 	u64 start_ns;
 	unsigned long deadline;
+	long nr_before;
+	long nr_ended;
 	atomic_t pending;
 	struct completion done;
 };
@@ -209,7 +215,7 @@ extern struct srcu_struct migrate_offload_srcu;
 int migrate_offload_activate(const char *name);
 ssize_t migrate_offload_show_active(char *buf);
 ssize_t migrate_offload_show_available(char *buf);
-void migrate_offload_get_settings(struct migrate_offload_settings *s);
+unsigned long migrate_offload_get(size_t offset);
 int migrate_offload_set(size_t offset, unsigned long value);
 bool migrate_offload_in_service(const struct migrate_offload_state *state);
 ssize_t migrate_offload_show_in_service(char *buf);
@@ -265,6 +271,8 @@ enum migrate_offload_stat {
  * @bytes: the same in bytes
  * @errors: copies that failed
  * @overdue: copies that have missed their deadline and have not ended yet
+ * @nr_submitted: chunks that it was given
+ * @nr_ended: chunks of these that it has nothing to do with any more
  */
 struct migrator_stats {
 	struct kobject kobj;
@@ -272,6 +280,8 @@ struct migrator_stats {
 	atomic_long_t bytes;
 	atomic_long_t errors;
 	atomic_long_t overdue;
+	atomic_long_t nr_submitted;
+	atomic_long_t nr_ended;
 };
 
 #define MIGRATE_OFFLOAD_NR_BUCKETS	24	/* the last one is open */
@@ -291,7 +301,7 @@ void migrator_stats_destroy(struct migrator_stats *stats);
 
 /* copy.c */
 extern struct migrator migrator_cpu;
-void migrate_chunk_put(struct migrate_chunk *chunk);
+void migrate_chunk_put(struct migrate_chunk *chunk, int nr);
 
 /* Are all parts of a submitted copy done? Then its result is final. */
 static inline bool migrate_copy_ended(struct migrate_copy *copy)

@@ -36,6 +36,7 @@
 #define ENGINE_ROOM	2
 #define ENGINE_FINE	4
 #define CREEP_CHUNK	2	/* half of the least quota */
+#define CREEP_MS	50
 
 enum fault {
 	FAULT_NONE,		/* copy at once */
@@ -98,6 +99,10 @@ struct fixture {
 	struct migration_target_control target;
 	bool all_waits;			/* there is no memory without a wait */
 	struct folio *no_memory;	/* src that gets no memory at first */
+	unsigned int asked[NR_FOLIOS];	/* how often for which source */
+	bool memory_blocks;		/* and then there is none */
+	struct completion blocked;
+	struct completion unblock;
 	struct completion migrated;
 	bool registered;
 };
@@ -184,7 +189,7 @@ static void engine_creep(struct work_struct *work)
 			nr_of_others(container_of(e, struct fixture, engine));
 	e->nr_crept++;
 	engine_copy(e, copy);
-	schedule_delayed_work(&e->work, msecs_to_jiffies(50));
+	schedule_delayed_work(&e->work, msecs_to_jiffies(CREEP_MS));
 }
 
 static void engine_work(struct work_struct *work)
@@ -329,7 +334,7 @@ static bool engine_flush(struct migrator *m)
 		engine_drain(e);
 	else if (e->fault == FAULT_SLOW || e->fault == FAULT_FULL ||
 		 e->fault == FAULT_HALF_SLOW || e->fault == FAULT_CREEP)
-		schedule_delayed_work(&e->work, msecs_to_jiffies(50));
+		schedule_delayed_work(&e->work, msecs_to_jiffies(CREEP_MS));
 	return e->fault != FAULT_IDLE;
 }
 
@@ -415,6 +420,12 @@ static struct folio *new_folio(struct folio *src, unsigned long private)
 				 folio_test_locked(fx->before[i]);
 	if (fx->target.nowait && fx->all_waits)
 		return NULL;
+	fx->asked[src->index]++;
+	if (fx->memory_blocks) {
+		complete(&fx->blocked);
+		wait_for_completion(&fx->unblock);
+		return NULL;
+	}
 	if (src == fx->no_memory) {
 		fx->no_memory = NULL;
 		return NULL;
@@ -466,6 +477,8 @@ static unsigned int nr_moved(struct fixture *fx)
 	return n;
 }
 
+#define get(field) \
+	migrate_offload_get(offsetof(struct migrate_offload_settings, field))
 #define set(field, value) \
 	migrate_offload_set(offsetof(struct migrate_offload_settings, field), \
 			    value)
@@ -479,6 +492,20 @@ static int apply(struct migrate_offload_settings s)
 	       set(min_bytes, s.min_bytes) ?: set(reasons, s.reasons) ?:
 	       set(deadline_ms, s.deadline_ms) ?:
 	       set(engine_always, s.engine_always);
+}
+
+static struct migrate_offload_settings current_settings(void)
+{
+	return (struct migrate_offload_settings) {
+		.reasons = get(reasons),
+		.min_bytes = get(min_bytes),
+		.target_us = get(target_us),
+		.window_pages = get(window_pages),
+		.chunk_pages = get(chunk_pages),
+		.stripe_bytes = get(stripe_bytes),
+		.deadline_ms = get(deadline_ms),
+		.engine_always = get(engine_always),
+	};
 }
 
 static struct migrate_offload_settings small(void)
@@ -1308,7 +1335,9 @@ static void stuck_destination_is_never_reused(struct kunit *test)
 	unsigned int i;
 
 	prepare(test, FAULT_STUCK);
-	expect_all_moved(test);
+	KUNIT_EXPECT_EQ(test, run_migration(fx, MR_SYSCALL), 0);
+	KUNIT_EXPECT_EQ(test, nr_moved(fx), 0);
+	KUNIT_EXPECT_EQ(test, fx->nr_new, NR_FOLIOS);
 	KUNIT_EXPECT_EQ(test, e->nr_stuck, NR_FOLIOS);
 	KUNIT_EXPECT_EQ(test,
 			migrate_offload_stat(STAT_QUARANTINED_BYTES) - before,
@@ -1577,6 +1606,8 @@ static void engine_that_never_ends_is_abandoned(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, nr_moved(fx), NR_FOLIOS - window);
 	KUNIT_EXPECT_EQ(test, nr_intact(fx), NR_FOLIOS);
 	list_for_each_entry(copy, &e->queue, node) {
+		/* In vain would Linux unmap it again */
+		KUNIT_EXPECT_EQ(test, fx->asked[copy->src->index], 1);
 		KUNIT_EXPECT_EQ(test, folio_ref_count(copy->dst), 1);
 		KUNIT_EXPECT_FALSE(test, folio_test_locked(copy->dst));
 		KUNIT_EXPECT_FALSE(test, folio_test_locked(copy->src));
@@ -1625,6 +1656,145 @@ static void engine_that_is_late_with_some_loses_those(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, nr_moved(fx), NR_FOLIOS - window / 2);
 	end_late(fx);
 	KUNIT_EXPECT_EQ(test, nr_intact(fx), NR_FOLIOS);
+}
+
+/* Before it comes to the last chunk of its queue it needs longer than a deadline */
+static void engine_that_has_much_to_do_is_not_stuck(struct kunit *test)
+{
+	struct migrate_offload_settings s = small();
+	struct fixture *fx = test->priv;
+
+	fx->engine.work.work.func = engine_creep;
+	prepare(test, FAULT_CREEP);
+	s.chunk_pages = 1;
+	s.deadline_ms = CREEP_MS * s.window_pages * 3 / 4;
+	KUNIT_ASSERT_EQ(test, 0, apply(s));
+	KUNIT_ASSERT_TRUE(test, ended_in_time(fx, migrate_in_thread(test)));
+	KUNIT_EXPECT_EQ(test, nr_overdue(fx), 0);
+	KUNIT_EXPECT_EQ(test, fx->engine.nr_submitted, NR_FOLIOS);
+	KUNIT_EXPECT_EQ(test, nr_moved(fx), NR_FOLIOS);
+	KUNIT_EXPECT_EQ(test, nr_intact(fx), NR_FOLIOS);
+}
+
+/* As if other channels went on for other calls */
+static void end_others(struct work_struct *work)
+{
+	struct engine *e = container_of(work, struct engine, work.work);
+
+	atomic_long_inc(&e->m.stats->nr_submitted);
+	atomic_long_inc(&e->m.stats->nr_ended);
+	schedule_delayed_work(&e->work, msecs_to_jiffies(DEADLINE_MS) / 5);
+}
+
+static void channel_that_is_stuck_beside_others_is_abandoned(struct kunit *test)
+{
+	const unsigned int window = small().window_pages;
+	struct fixture *fx = test->priv;
+
+	prepare(test, FAULT_NEVER);
+	KUNIT_ASSERT_EQ(test, set(deadline_ms, DEADLINE_MS), 0);
+	fx->engine.work.work.func = end_others;
+	schedule_delayed_work(&fx->engine.work, 0);
+	KUNIT_EXPECT_TRUE(test, ended_in_time(fx, migrate_in_thread(test)));
+	cancel_delayed_work_sync(&fx->engine.work);
+	KUNIT_EXPECT_EQ(test, nr_overdue(fx), window);
+	end_late(fx);
+	KUNIT_EXPECT_EQ(test, nr_intact(fx), NR_FOLIOS);
+}
+
+static struct migrate_offload_state *state_of_now(void)
+{
+	return rcu_access_pointer(migrate_offload_state);
+}
+
+static void costs_are_known_when_windows_are_replaced(struct kunit *test)
+{
+	struct migrate_offload_state *before;
+	struct fixture *fx = test->priv;
+
+	prepare(test, FAULT_NEVER);
+	KUNIT_ASSERT_EQ(test, set(deadline_ms, DEADLINE_MS), 0);
+	before = state_of_now();
+	before->costs[3].engine_ns = 5000;
+	before->costs[3].cpu_ns = 1000;
+	before->flush_pages = 256;
+	KUNIT_ASSERT_TRUE(test, ended_in_time(fx, migrate_in_thread(test)));
+	end_late(fx);
+	migrate_offload_reap();
+	KUNIT_ASSERT_PTR_NE(test, state_of_now(), before);
+	KUNIT_EXPECT_EQ(test, state_of_now()->costs[3].engine_ns, 5000);
+	KUNIT_EXPECT_EQ(test, state_of_now()->costs[3].cpu_ns, 1000);
+	KUNIT_EXPECT_EQ(test, state_of_now()->flush_pages, 256);
+}
+
+/* --- who waits for a migration --- */
+
+struct job {
+	struct work_struct work;
+	struct completion done;
+	const char *name;
+	char *page;
+};
+
+static void choose_work(struct work_struct *work)
+{
+	struct job *job = container_of(work, struct job, work);
+
+	migrate_offload_activate(job->name);
+	complete(&job->done);
+}
+
+static void look_work(struct work_struct *work)
+{
+	struct job *job = container_of(work, struct job, work);
+
+	migrate_offload_show_active(job->page);
+	migrate_offload_show_available(job->page);
+	migrate_offload_show_in_service(job->page);
+	migrate_offload_get(0);
+	complete(&job->done);
+}
+
+static void start_job(struct job *job, work_func_t fn)
+{
+	init_completion(&job->done);
+	INIT_WORK_ONSTACK(&job->work, fn);
+	queue_work(system_unbound_wq, &job->work);
+}
+
+/* A call waits for memory; somebody who chooses another migrator for the call */
+static void nobody_waits_long_for_a_call_without_memory(struct kunit *test)
+{
+	struct job choose = { .name = "cpu" }, look = {};
+	struct migrate_offload_state *before;
+	struct fixture *fx = test->priv;
+	struct task_struct *task;
+
+	look.page = (char *)__get_free_page(GFP_KERNEL);
+	KUNIT_ASSERT_NOT_NULL(test, look.page);
+	prepare(test, FAULT_NONE);
+	before = state_of_now();
+	fx->memory_blocks = true;
+	task = migrate_in_thread(test);
+	wait_for_completion(&fx->blocked);
+	start_job(&choose, choose_work);
+	while (state_of_now() == before)
+		msleep(20);
+	/* Who only looks waits for neither */
+	start_job(&look, look_work);
+	KUNIT_EXPECT_TRUE(test, wait_for_completion_timeout(&look.done, 2 * HZ));
+	/* It does not go on to look for memory for the next folio */
+	KUNIT_EXPECT_FALSE(test, completion_done(&choose.done));
+	complete(&fx->unblock);
+	KUNIT_EXPECT_TRUE(test,
+			  wait_for_completion_timeout(&choose.done, 2 * HZ));
+	complete_all(&fx->unblock);
+	KUNIT_EXPECT_TRUE(test, ended_in_time(fx, task));
+	flush_work(&look.work);
+	flush_work(&choose.work);
+	destroy_work_on_stack(&look.work);
+	destroy_work_on_stack(&choose.work);
+	free_page((unsigned long)look.page);
 }
 
 /* It may go, and end its copies before it does so */
@@ -1750,7 +1920,6 @@ static void unknown_migrator_changes_nothing(struct kunit *test)
 static void contradictory_settings_are_refused(struct kunit *test)
 {
 	const unsigned long max = MIGRATE_OFFLOAD_MAX_WINDOW;
-	struct migrate_offload_settings now;
 
 	KUNIT_ASSERT_EQ(test, apply(small()), 0);
 	KUNIT_EXPECT_EQ(test, set(chunk_pages, small().window_pages), 0);
@@ -1769,16 +1938,18 @@ static void contradictory_settings_are_refused(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, set(target_us, MIGRATE_OFFLOAD_MAX_TARGET_US + 1),
 			-EINVAL);
 
-	migrate_offload_get_settings(&now);
-	KUNIT_EXPECT_EQ(test, now.window_pages, max);
-	KUNIT_EXPECT_EQ(test, now.chunk_pages, small().window_pages);
-	KUNIT_EXPECT_EQ(test, now.stripe_bytes, 0);
-	KUNIT_EXPECT_EQ(test, now.reasons, MIGRATE_OFFLOAD_ALL_REASONS);
+	KUNIT_EXPECT_EQ(test, get(window_pages), max);
+	KUNIT_EXPECT_EQ(test, get(chunk_pages), small().window_pages);
+	KUNIT_EXPECT_EQ(test, get(stripe_bytes), 0);
+	KUNIT_EXPECT_EQ(test, get(reasons), MIGRATE_OFFLOAD_ALL_REASONS);
 }
 
 static void stuck_part_outweighs_other_errors(struct kunit *test)
 {
-	struct migrate_chunk chunk = { .pending = ATOMIC_INIT(2) };
+	struct migrator_stats stats = {};
+	struct migrate_chunk chunk = {
+		.stats = &stats, .pending = ATOMIC_INIT(2),
+	};
 	struct migrate_copy copy = { .chunk = &chunk };
 
 	init_completion(&chunk.done);
@@ -1790,8 +1961,9 @@ static void stuck_part_outweighs_other_errors(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, copy.error, -ETIMEDOUT);
 	KUNIT_EXPECT_EQ(test, atomic_read(&chunk.pending), 1);
 	KUNIT_EXPECT_FALSE(test, completion_done(&chunk.done));
-	migrate_chunk_put(&chunk);
+	migrate_chunk_put(&chunk, 1);
 	KUNIT_EXPECT_TRUE(test, completion_done(&chunk.done));
+	KUNIT_EXPECT_EQ(test, atomic_long_read(&stats.nr_ended), 1);
 }
 
 static int fixture_init(struct kunit *test)
@@ -1804,7 +1976,7 @@ static int fixture_init(struct kunit *test)
 	spin_lock_init(&fx->engine.lock);
 	INIT_LIST_HEAD(&fx->engine.queue);
 	INIT_DELAYED_WORK(&fx->engine.work, engine_work);
-	migrate_offload_get_settings(&fx->saved);
+	fx->saved = current_settings();
 	fx->engine.m = (struct migrator) {
 		.name = ENGINE_NAME,
 		.limits = engine_limits,
@@ -1817,6 +1989,8 @@ static int fixture_init(struct kunit *test)
 	};
 	fx->engine.in_service = true;
 	init_completion(&fx->migrated);
+	init_completion(&fx->blocked);
+	init_completion(&fx->unblock);
 	fx->file = shmem_file_setup("migrate_kunit", NR_FOLIOS * PAGE_SIZE, 0);
 	KUNIT_ASSERT_FALSE(test, IS_ERR(fx->file));
 	KUNIT_ASSERT_EQ(test, 0, migrate_offload_register(&fx->engine.m));
@@ -1888,6 +2062,10 @@ static struct kunit_case migrate_offload_cases[] = {
 	KUNIT_CASE(known_poison_is_not_shown_to_the_engine),
 	KUNIT_CASE(engine_that_never_ends_is_abandoned),
 	KUNIT_CASE(engine_that_is_late_with_some_loses_those),
+	KUNIT_CASE(engine_that_has_much_to_do_is_not_stuck),
+	KUNIT_CASE(channel_that_is_stuck_beside_others_is_abandoned),
+	KUNIT_CASE(costs_are_known_when_windows_are_replaced),
+	KUNIT_CASE(nobody_waits_long_for_a_call_without_memory),
 	KUNIT_CASE(unregister_does_not_wait_for_overdue_copies),
 	KUNIT_CASE(locked_rmap_is_not_waited_for),
 	KUNIT_CASE(failed_copy_is_never_used),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Copies that an engine has not ended at their deadline.
+ * Copies of an engine that has ended nothing for so long that it is stuck.
  *
  * The task that waited for them is gone: it has put the sources back and retired
  * the window that the copies are described in. What the engine may still write

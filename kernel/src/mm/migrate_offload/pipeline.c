@@ -86,7 +86,8 @@
  * @starved: nothing is there for the next folio without a wait
  * @no_memory: for the next folios neither
  * @to_linux: folios that migrate_pages() itself shall deal with
- * @poisoned: folios that cannot be moved
+ * @nr_left: how many there are
+ * @failed: folios that nobody can move now
  * @call: what the caller asked for
  * @nr_succeeded: base pages migrated
  * @nr_thp_succeeded: THPs migrated
@@ -116,7 +117,8 @@ struct migrate_pipeline {
 	bool starved;
 	bool no_memory;
 	struct list_head to_linux;
-	struct list_head poisoned;
+	unsigned long nr_left;
+	struct list_head failed;
 	struct migrate_call call;
 	int nr_succeeded;
 	int nr_thp_succeeded;
@@ -174,6 +176,13 @@ static void pipeline_put_dst(struct migrate_pipeline *p, struct folio *dst)
 		folio_put(dst);
 }
 
+/* To migrate_pages() itself */
+static void pipeline_leave(struct migrate_pipeline *p, struct folio *src)
+{
+	list_move_tail(&src->lru, &p->to_linux);
+	p->nr_left++;
+}
+
 static void pipeline_put_stock(struct migrate_pipeline *p)
 {
 	struct folio *dst, *next;
@@ -227,18 +236,19 @@ static struct folio *pipeline_get_dst(struct migrate_pipeline *p,
 static bool pipeline_stock(struct migrate_pipeline *p)
 {
 	struct folio *src = p->next_src, *next, *dst;
-	unsigned long pages = 0, pause;
 	unsigned int nr_nomem = 0;
+	unsigned long pages = 0;
+	long pause;
 
 	p->starved = false;
 	p->stock_pages = pipeline_stock_limit(p);
 	pause = min(p->stock_pages, RESCHED_PAGES);
 	list_for_each_entry_safe_from(src, next, p->from, lru) {
-		if (pages >= pause) {
+		if (pause <= 0) {
 			if (pages >= p->stock_pages || pipeline_superseded(p))
 				break;
 			cond_resched_tasks_rcu_qs();
-			pause = min(pages + RESCHED_PAGES, p->stock_pages);
+			pause = min(p->stock_pages - pages, RESCHED_PAGES);
 		}
 		dst = NULL;
 		if (migrate_offload_may_unmap(src)) {
@@ -254,10 +264,13 @@ static bool pipeline_stock(struct migrate_pipeline *p)
 			}
 			list_add_tail(&dst->lru, &p->dsts);
 			pages += folio_nr_pages(src);
+			pause -= folio_nr_pages(src);
 			continue;
 		}
 		/* Linux splits it, or knows that it cannot be moved */
-		list_move_tail(&src->lru, &p->to_linux);
+		pipeline_leave(p, src);
+		/* Memory was looked for for long, or there are many like it */
+		pause = 0;
 		p->no_memory = nr_nomem == MAX_NOMEM;
 		if (p->no_memory)
 			break;
@@ -333,7 +346,7 @@ static unsigned int pipeline_unmap_step(struct migrate_pipeline *p,
 		p->nr_succeeded += nr_pages;
 		p->nr_thp_succeeded += thp;
 	} else {
-		list_move_tail(&srcs[0]->lru, &p->to_linux);
+		pipeline_leave(p, srcs[0]);
 	}
 	return 0;
 }
@@ -401,18 +414,22 @@ static void pipeline_undo_folio(struct migrate_pipeline *p,
 	migrate_offload_undo(&p->call, copy->src, copy->dst);
 }
 
-/* Whoever reads it once more risks another machine check */
-static void pipeline_keep_poisoned(struct migrate_pipeline *p, struct folio *src)
+/* Linux does not try it again */
+static void pipeline_fail(struct migrate_pipeline *p, struct folio *src)
 {
-	list_move_tail(&src->lru, &p->poisoned);
+	list_move_tail(&src->lru, &p->failed);
 }
 
-/* The destination stays the engine's until it lets go */
-static void pipeline_give_up_dst(struct migrate_pipeline *p,
-				 struct migrate_copy *copy)
+/*
+ * Both folios stay the engine's until it lets go. Whoever tried the source again
+ * would make it inaccessible once more, and find the engine's reference.
+ */
+static void pipeline_give_up(struct migrate_pipeline *p,
+			     struct migrate_copy *copy)
 {
 	migrate_offload_count(STAT_QUARANTINED_BYTES, folio_size(copy->dst));
 	pipeline_undo_folio(p, copy);
+	pipeline_fail(p, copy->src);
 }
 
 /*
@@ -428,16 +445,17 @@ static bool pipeline_handle_error(struct migrate_pipeline *p,
 		count_fallback(copy->src, STAT_FALLBACK_BUSY, error);
 		return true;
 	}
-	atomic_long_inc(&copy->chunk->m->stats->errors);
+	atomic_long_inc(&copy->chunk->stats->errors);
 	count_fallback(copy->src, STAT_FALLBACK_ERROR, error);
-	/* The migrator's reference keeps dst from being reused */
+	/* The migrator's references keep both from being reused */
 	if (error == -ETIMEDOUT) {
-		pipeline_give_up_dst(p, copy);
+		pipeline_give_up(p, copy);
 		return false;
 	}
+	/* Whoever reads it once more risks another machine check */
 	if (error == -EHWPOISON) {
 		pipeline_undo_folio(p, copy);
-		pipeline_keep_poisoned(p, copy->src);
+		pipeline_fail(p, copy->src);
 		return false;
 	}
 	return true;
@@ -461,10 +479,12 @@ static __always_inline void __pipeline_move_folio(struct migrate_pipeline *p,
 	rc = migrate_offload_move(&p->call, src, slot->copy.dst, !error);
 	if (rc == MIGRATEPAGE_SUCCESS)
 		pipeline_count_moved(p, chunk, slot, nr_pages, thp, !error);
-	else if (rc == -EAGAIN)
-		pipeline_undo_folio(p, &slot->copy);
 	else if (rc == -EHWPOISON)
-		pipeline_keep_poisoned(p, src);
+		pipeline_fail(p, src);
+	else
+		p->nr_left++;
+	if (rc == -EAGAIN)
+		pipeline_undo_folio(p, &slot->copy);
 	pipeline_resched(p, nr_pages);
 }
 
@@ -541,7 +561,7 @@ static void pipeline_close_chunk(struct migrate_pipeline *p,
 {
 	bool alone = chunk->window_pages == chunk->nr_pages && !p->engine_idle;
 	unsigned long bytes = chunk->copied_pages << PAGE_SHIFT;
-	struct migrator_stats *stats = chunk->m->stats;
+	struct migrator_stats *stats = chunk->stats;
 
 	migrate_offload_settle(&p->call);
 	pipeline_count_turn(p, chunk);
@@ -568,7 +588,7 @@ static void pipeline_abandon_folio(struct migrate_pipeline *p,
 	slot->overdue = true;
 	folio_get(slot->copy.src);
 	folio_get(slot->copy.dst);
-	pipeline_give_up_dst(p, &slot->copy);
+	pipeline_give_up(p, &slot->copy);
 }
 
 /* Return: how many folios' copies had not ended */
@@ -629,7 +649,26 @@ static void pipeline_help_chunk(struct migrate_pipeline *p,
 		cpu_relax();
 }
 
-/* Return: false if the engine is not done with the chunk in time */
+/*
+ * An engine that many calls use has much to do before it comes to a chunk. It is
+ * not stuck as long as it ends something that it was given before that chunk; what
+ * it ends of what it was given later, on other channels, shows nothing.
+ *
+ * Return: false if it has ended nothing since the deadline was set.
+ */
+static bool pipeline_move_deadline(struct migrate_pipeline *p,
+				   struct migrate_chunk *chunk)
+{
+	long ended = atomic_long_read(&chunk->stats->nr_ended);
+
+	if (ended == chunk->nr_ended || chunk->nr_ended - chunk->nr_before >= 0)
+		return false;
+	chunk->nr_ended = ended;
+	chunk->deadline = jiffies + p->state->deadline;
+	return true;
+}
+
+/* Return: false if the engine is stuck before it is done with the chunk */
 static bool pipeline_wait_chunk(struct migrate_pipeline *p,
 				struct migrate_chunk *chunk)
 {
@@ -640,9 +679,11 @@ static bool pipeline_wait_chunk(struct migrate_pipeline *p,
 		pipeline_help_chunk(p, chunk);
 	if (!completion_done(&chunk->done))
 		pipeline_remap_ended(p, chunk);
-	left = chunk->deadline - jiffies;
 	start_ns = ktime_get_ns();
-	left = wait_for_completion_timeout(&chunk->done, max(left, 1L));
+	do {
+		left = chunk->deadline - jiffies;
+		left = wait_for_completion_timeout(&chunk->done, max(left, 1L));
+	} while (!left && pipeline_move_deadline(p, chunk));
 	chunk->lost_ns += ktime_get_ns() - start_ns;
 	return left;
 }
@@ -724,6 +765,9 @@ static int pipeline_submit_chunk(struct migrate_pipeline *p, u64 start_ns)
 	int nr_refused = 0;
 
 	chunk->m = m;
+	chunk->stats = m->stats;
+	chunk->nr_ended = atomic_long_read(&m->stats->nr_ended);
+	chunk->nr_before = atomic_long_fetch_inc(&m->stats->nr_submitted);
 	chunk->unfit_pages = 0;
 	atomic_set(&chunk->pending, chunk->nr_folios + 1);
 	reinit_completion(&chunk->done);
@@ -737,8 +781,7 @@ static int pipeline_submit_chunk(struct migrate_pipeline *p, u64 start_ns)
 	trace_migrate_offload_submit(m->name, p->next, chunk->nr_folios,
 				     chunk->nr_pages, p->unmapped_pages,
 				     p->quota);
-	if (atomic_sub_and_test(nr_refused + 1, &chunk->pending))
-		complete(&chunk->done);
+	migrate_chunk_put(chunk, nr_refused + 1);
 	p->next++;
 	migrate_offload_count_window(p->unmapped_pages);
 	return nr_refused;
@@ -908,7 +951,7 @@ static void pipeline_run(struct migrate_pipeline *p)
 	pipeline_flow(p);
 	list_splice(&p->to_linux, p->from);
 	migrate_offload_count(STAT_CALLS, 1);
-	migrate_offload_count(STAT_LEFT, list_count_nodes(p->from));
+	migrate_offload_count(STAT_LEFT, p->nr_left);
 	trace_migrate_offload_end(p->state->m->name, p->call.reason,
 				  p->nr_succeeded);
 }
@@ -921,11 +964,11 @@ static int pipeline_result(struct migrate_pipeline *p,
 	struct folio *folio;
 	int nr_failed = 0;
 
-	list_for_each_entry(folio, &p->poisoned, lru) {
+	list_for_each_entry(folio, &p->failed, lru) {
 		result->nr_failed_pages += folio_nr_pages(folio);
 		nr_failed++;
 	}
-	list_splice_tail(&p->poisoned, ret_folios);
+	list_splice_tail(&p->failed, ret_folios);
 	result->nr_succeeded = p->nr_succeeded;
 	result->nr_thp_succeeded = p->nr_thp_succeeded;
 	return nr_failed;
@@ -942,7 +985,7 @@ int __migrate_offload_pages(struct list_head *from, struct list_head *ret_folios
 		.from = from,
 		.dsts = LIST_HEAD_INIT(p.dsts),
 		.to_linux = LIST_HEAD_INIT(p.to_linux),
-		.poisoned = LIST_HEAD_INIT(p.poisoned),
+		.failed = LIST_HEAD_INIT(p.failed),
 		.target = migrate_offload_target_of(get_new_folio, private),
 		.call = {
 			.get_new_folio = get_new_folio,

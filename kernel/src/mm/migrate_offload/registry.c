@@ -26,7 +26,7 @@
 /* Fewer bytes are moved before an engine has been woken */
 #define DEFAULT_MIN_BYTES	SZ_256K
 /*
- * Many times what the slowest engine of use needs for a window, and shorter than
+ * Many times what the slowest engine of use needs for a chunk, and shorter than
  * what people or the timers of networks notice.
  */
 #define DEFAULT_DEADLINE_MS	100UL
@@ -37,7 +37,7 @@ DEFINE_STATIC_KEY_FALSE(migrate_offload_key);
 DEFINE_SRCU(migrate_offload_srcu);
 struct migrate_offload_state __rcu *migrate_offload_state;
 
-/* Protects all below, and the writing of migrate_offload_state */
+/* Protects all below, and the writing of migrate_offload_state; SRCU to read */
 static DEFINE_MUTEX(registry_lock);
 static LIST_HEAD(migrators);
 static struct migrate_offload_settings settings = {
@@ -273,18 +273,6 @@ int migrate_offload_activate(const char *name)
 	return error;
 }
 
-ssize_t migrate_offload_show_active(char *buf)
-{
-	struct migrate_offload_state *state;
-	ssize_t len;
-
-	mutex_lock(&registry_lock);
-	state = current_state();
-	len = sysfs_emit(buf, "%s\n", state ? state->m->name : "none");
-	mutex_unlock(&registry_lock);
-	return len;
-}
-
 /*
  * Does the engine take copies? Not while one of them is overdue, or if it says
  * itself that it cannot.
@@ -305,31 +293,50 @@ bool migrate_offload_in_service(const struct migrate_offload_state *state)
  */
 bool migrate_offload_replace_windows(void)
 {
-	struct migrate_offload_state *state;
+	struct migrate_offload_state *state, *old;
 	bool lost;
 
 	mutex_lock(&registry_lock);
-	state = current_state();
-	lost = state && READ_ONCE(state->lost_window);
-	if (lost && !atomic_long_read(&state->m->stats->overdue)) {
-		state = state_create(state->m, &settings);
+	old = current_state();
+	lost = old && READ_ONCE(old->lost_window);
+	if (lost && !atomic_long_read(&old->m->stats->overdue)) {
+		state = state_create(old->m, &settings);
 		lost = IS_ERR(state);
-		if (!lost)
+		if (!lost) {
+			/* Or all calls would be sent to the engine at once */
+			memcpy(state->costs, old->costs, sizeof(state->costs));
+			state->flush_pages = READ_ONCE(old->flush_pages);
 			state_publish(state);
+		}
 	}
 	mutex_unlock(&registry_lock);
 	return !lost;
+}
+
+/* Whoever looks does not wait for a migration to end, as who writes does */
+ssize_t migrate_offload_show_active(char *buf)
+{
+	struct migrate_offload_state *state;
+	ssize_t len;
+	int idx;
+
+	idx = srcu_read_lock(&migrate_offload_srcu);
+	state = srcu_dereference(migrate_offload_state, &migrate_offload_srcu);
+	len = sysfs_emit(buf, "%s\n", state ? state->m->name : "none");
+	srcu_read_unlock(&migrate_offload_srcu, idx);
+	return len;
 }
 
 ssize_t migrate_offload_show_in_service(char *buf)
 {
 	struct migrate_offload_state *state;
 	bool in_service;
+	int idx;
 
-	mutex_lock(&registry_lock);
-	state = current_state();
+	idx = srcu_read_lock(&migrate_offload_srcu);
+	state = srcu_dereference(migrate_offload_state, &migrate_offload_srcu);
 	in_service = state && migrate_offload_in_service(state);
-	mutex_unlock(&registry_lock);
+	srcu_read_unlock(&migrate_offload_srcu, idx);
 	return sysfs_emit(buf, "%d\n", in_service);
 }
 
@@ -337,20 +344,25 @@ ssize_t migrate_offload_show_available(char *buf)
 {
 	struct migrator *m;
 	ssize_t len = 0;
+	int idx;
 
-	mutex_lock(&registry_lock);
-	list_for_each_entry(m, &migrators, node)
+	idx = srcu_read_lock(&migrate_offload_srcu);
+	list_for_each_entry_srcu(m, &migrators, node,
+				 srcu_read_lock_held(&migrate_offload_srcu))
 		len += sysfs_emit_at(buf, len, "%s%s", len ? " " : "", m->name);
-	len += sysfs_emit_at(buf, len, "\n");
-	mutex_unlock(&registry_lock);
-	return len;
+	srcu_read_unlock(&migrate_offload_srcu, idx);
+	return len + sysfs_emit_at(buf, len, "\n");
 }
 
-void migrate_offload_get_settings(struct migrate_offload_settings *s)
+/**
+ * migrate_offload_get() - read one setting
+ * @offset: of the unsigned long in struct migrate_offload_settings
+ *
+ * Return: its value.
+ */
+unsigned long migrate_offload_get(size_t offset)
 {
-	mutex_lock(&registry_lock);
-	*s = settings;
-	mutex_unlock(&registry_lock);
+	return READ_ONCE(*(unsigned long *)((void *)&settings + offset));
 }
 
 static bool settings_valid(const struct migrate_offload_settings *s)
@@ -396,7 +408,7 @@ int migrate_offload_set(size_t offset, unsigned long value)
 			state_publish(state);
 	}
 	if (!error)
-		settings = scratch;
+		WRITE_ONCE(*(unsigned long *)((void *)&settings + offset), value);
 	mutex_unlock(&registry_lock);
 	return error;
 }
@@ -435,7 +447,7 @@ int migrate_offload_register(struct migrator *m)
 		error = PTR_ERR(m->stats);
 		goto unlock;
 	}
-	list_add_tail(&m->node, &migrators);
+	list_add_tail_rcu(&m->node, &migrators);
 unlock:
 	mutex_unlock(&registry_lock);
 	return error;
@@ -447,10 +459,11 @@ EXPORT_SYMBOL_GPL(migrate_offload_register);
  * @m: a registered migrator
  *
  * If it is the active one, none is active afterwards. Sleeps until the windows
- * that use it are closed, which takes no longer than a deadline: when it returns
- * no callback will be called, and nothing is in flight but copies that are
+ * that use it are closed, which takes a deadline if the engine is stuck: when it
+ * returns no callback will be called, and nothing is in flight but copies that are
  * overdue. The core keeps what they use; it is for the migrator not to go before
- * its engine has ended them.
+ * its engine has ended them. The caller must hold no lock that a migrator's
+ * start() or stop() takes, such as device_lock().
  */
 void migrate_offload_unregister(struct migrator *m)
 {
@@ -460,7 +473,8 @@ void migrate_offload_unregister(struct migrator *m)
 	state = current_state();
 	if (state && state->m == m)
 		activate(NULL);
-	list_del(&m->node);
+	list_del_rcu(&m->node);
+	synchronize_srcu(&migrate_offload_srcu);
 	migrator_stats_destroy(m->stats);
 	m->stats = NULL;
 	mutex_unlock(&registry_lock);

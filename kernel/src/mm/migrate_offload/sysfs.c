@@ -13,6 +13,8 @@
 
 #include "internal.h"
 
+#define SETTING_OFFSET(_name) offsetof(struct migrate_offload_settings, _name)
+
 static struct kobject *root_kobj;
 static struct kobject *migrators_kobj;
 
@@ -77,15 +79,14 @@ static int parse_reasons(char *list, unsigned long *reasons)
 static ssize_t reasons_show(struct kobject *kobj, struct kobj_attribute *attr,
 			    char *buf)
 {
-	struct migrate_offload_settings s;
+	unsigned long reasons = migrate_offload_get(SETTING_OFFSET(reasons));
 	ssize_t len = 0;
 	int i;
 
-	migrate_offload_get_settings(&s);
-	if (!s.reasons)
+	if (!reasons)
 		return sysfs_emit(buf, "none\n");
 	for (i = 0; i < MR_TYPES; i++)
-		if (s.reasons & BIT(i))
+		if (reasons & BIT(i))
 			len += sysfs_emit_at(buf, len, "%s%s", len ? " " : "",
 					     migrate_reason_names[i]);
 	return len + sysfs_emit_at(buf, len, "\n");
@@ -104,8 +105,7 @@ static ssize_t reasons_store(struct kobject *kobj, struct kobj_attribute *attr,
 	error = parse_reasons(list, &reasons);
 	kfree(list);
 	if (!error)
-		error = migrate_offload_set(offsetof(struct migrate_offload_settings,
-						     reasons), reasons);
+		error = migrate_offload_set(SETTING_OFFSET(reasons), reasons);
 	return error ?: count;
 }
 
@@ -122,11 +122,8 @@ static ssize_t setting_show(struct kobject *kobj, struct kobj_attribute *attr,
 {
 	struct setting_attribute *a =
 		container_of(attr, struct setting_attribute, attr);
-	struct migrate_offload_settings s;
 
-	migrate_offload_get_settings(&s);
-	return sysfs_emit(buf, "%lu\n",
-			  *(unsigned long *)((void *)&s + a->offset));
+	return sysfs_emit(buf, "%lu\n", migrate_offload_get(a->offset));
 }
 
 static ssize_t setting_store(struct kobject *kobj, struct kobj_attribute *attr,
@@ -144,7 +141,6 @@ static ssize_t setting_store(struct kobject *kobj, struct kobj_attribute *attr,
 }
 
 #define SETTING_ATTR(_name) __ATTR(_name, 0644, setting_show, setting_store)
-#define SETTING_OFFSET(_name) offsetof(struct migrate_offload_settings, _name)
 
 static struct setting_attribute min_bytes_attr = {
 	SETTING_ATTR(min_bytes), SETTING_OFFSET(min_bytes)
