@@ -147,7 +147,7 @@ static int my_submit(struct migrator *m, struct migrate_copy *copy)
 }
 
 /* The engine: ring the doorbell */
-static bool my_flush(struct migrator *m)
+static bool my_flush(struct migrator *m, void *call)
 {
 	queue_work(my_wq, &my_work);
 	/* The task may do other things meanwhile */

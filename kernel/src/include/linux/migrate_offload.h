@@ -26,6 +26,7 @@ struct module;
  * @dst: where to; locked and of the same size, seen by nobody else
  * @stripe_bytes: cut the folio into parts of at least this many bytes;
  *	a multiple of PAGE_SIZE
+ * @call: what begin_call() has returned
  * @node: for the migrator's own queue
  * @cursor: for the migrator: bytes handed to a worker so far; 0 at submit()
  * @parts: private to the core; see migrate_copy_split()
@@ -39,6 +40,7 @@ struct migrate_copy {
 	struct folio *src;
 	struct folio *dst;
 	size_t stripe_bytes;
+	void *call;
 	struct list_head node;
 	size_t cursor;
 	atomic_t parts;
@@ -101,6 +103,27 @@ struct migrator {
 	void (*limits)(struct migrator *m, struct migrate_offload_limits *l);
 
 	/**
+	 * @begin_call: optional; a call of migrate_pages() begins to use the
+	 * migrator.
+	 *
+	 * Called in process context by the task that will submit the call's
+	 * copies.
+	 *
+	 * Return: the migrator's own data of the call, which submit() finds in
+	 * @migrate_copy.call, and flush() and help() are given as @call; NULL:
+	 * there are too many calls, and Linux migrates as if no migrator were
+	 * active.
+	 */
+	void *(*begin_call)(struct migrator *m);
+
+	/**
+	 * @end_call: with begin_call(); the call submits nothing more.
+	 *
+	 * Called by the same task. Each of its copies is done, or overdue.
+	 */
+	void (*end_call)(struct migrator *m, void *call);
+
+	/**
 	 * @submit: take one folio's copy.
 	 *
 	 * Called in process context, by many tasks at once. It must neither
@@ -127,7 +150,7 @@ struct migrator {
 	 * false if nobody but help() would make them: then the caller finishes
 	 * what is unmapped before it unmaps more.
 	 */
-	bool (*flush)(struct migrator *m);
+	bool (*flush)(struct migrator *m, void *call);
 
 	/**
 	 * @help: optional; do some of the engine's work in the calling task.
@@ -136,7 +159,7 @@ struct migrator {
 	 *
 	 * Return: true if a part was copied, false if there was nothing to do.
 	 */
-	bool (*help)(struct migrator *m);
+	bool (*help)(struct migrator *m, void *call);
 
 	/**
 	 * @in_service: optional; is there anything to copy with?

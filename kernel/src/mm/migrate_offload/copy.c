@@ -78,7 +78,7 @@ static int cpu_submit(struct migrator *m, struct migrate_copy *copy)
 	return 0;
 }
 
-static bool cpu_flush(struct migrator *m)
+static bool cpu_flush(struct migrator *m, void *call)
 {
 	return false;
 }

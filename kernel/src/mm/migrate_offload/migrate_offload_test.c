@@ -325,7 +325,7 @@ static void engine_end_late(struct engine *e)
 	}
 }
 
-static bool engine_flush(struct migrator *m)
+static bool engine_flush(struct migrator *m, void *call)
 {
 	struct engine *e = container_of(m, struct engine, m);
 
@@ -338,7 +338,7 @@ static bool engine_flush(struct migrator *m)
 	return e->fault != FAULT_IDLE;
 }
 
-static bool engine_help(struct migrator *m)
+static bool engine_help(struct migrator *m, void *call)
 {
 	struct engine *e = container_of(m, struct engine, m);
 	struct migrate_copy *copy;

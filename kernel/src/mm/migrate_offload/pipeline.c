@@ -63,6 +63,7 @@
  * struct migrate_pipeline - one call of migrate_pages() on its way through the ring
  * @state: the activation that is used; constant during the call
  * @window: the ring of chunks
+ * @data: the migrator's own of this call, if it has begin_call()
  * @head: number of the oldest chunk in flight
  * @next: number of the next chunk to submit; @next - @head are in flight
  * @tail: number of the next chunk to fill; @tail - @next wait for a TLB flush
@@ -95,6 +96,7 @@
 struct migrate_pipeline {
 	struct migrate_offload_state *state;
 	struct migrate_window *window;
+	void *data;
 	unsigned int head;
 	unsigned int next;
 	unsigned int tail;
@@ -641,7 +643,7 @@ static void pipeline_help_chunk(struct migrate_pipeline *p,
 	struct migrator *m = chunk->m;
 	u64 end;
 
-	while (!completion_done(&chunk->done) && m->help(m))
+	while (!completion_done(&chunk->done) && m->help(m, p->data))
 		pipeline_remap_ended(p, chunk);
 	end = local_clock() + SPIN_NS;
 	while (!completion_done(&chunk->done) && !need_resched() &&
@@ -729,6 +731,7 @@ static bool pipeline_submit_folio(struct migrate_pipeline *p,
 		return false;
 	}
 
+	copy->call = p->data;
 	copy->cursor = 0;
 	copy->error = 0;
 	atomic_set(&copy->parts, 1);
@@ -775,7 +778,7 @@ static int pipeline_submit_chunk(struct migrate_pipeline *p, u64 start_ns)
 		slot->submitted = pipeline_submit_folio(p, m, &slot->copy);
 		nr_refused += !slot->submitted;
 	}
-	p->engine_idle = !m->flush(m);
+	p->engine_idle = !m->flush(m, p->data);
 	chunk->lost_ns = ktime_get_ns() - start_ns;
 	chunk->deadline = jiffies + p->state->deadline;
 	trace_migrate_offload_submit(m->name, p->next, chunk->nr_folios,
@@ -945,6 +948,31 @@ static void state_put_window(struct migrate_offload_state *state,
 	spin_unlock(&state->lock);
 }
 
+/* Return: false if there are too many calls at one time */
+static bool pipeline_begin(struct migrate_pipeline *p)
+{
+	struct migrator *m = p->state->m;
+
+	p->window = state_get_window(p->state);
+	if (p->window && m->begin_call)
+		p->data = m->begin_call(m);
+	if (p->window && (p->data || !m->begin_call))
+		return true;
+	if (p->window)
+		state_put_window(p->state, p->window);
+	migrate_offload_count(STAT_FALLBACK_BUSY, 1);
+	return false;
+}
+
+static void pipeline_end(struct migrate_pipeline *p)
+{
+	if (p->data)
+		p->state->m->end_call(p->state->m, p->data);
+	/* Not if an engine still uses it */
+	if (p->window)
+		state_put_window(p->state, p->window);
+}
+
 static void pipeline_run(struct migrate_pipeline *p)
 {
 	trace_migrate_offload_begin(p->state->m->name, p->call.reason);
@@ -1003,20 +1031,15 @@ int __migrate_offload_pages(struct list_head *from, struct list_head *ret_folios
 	state = srcu_dereference(migrate_offload_state, &migrate_offload_srcu);
 	if (!state || !state_wants(state, from, reason))
 		goto unlock;
-	p.window = state_get_window(state);
-	if (!p.window) {
-		migrate_offload_count(STAT_FALLBACK_BUSY, 1);
-		goto unlock;
-	}
 	p.state = state;
+	if (!pipeline_begin(&p))
+		goto unlock;
 	p.flush_pages = READ_ONCE(state->flush_pages);
 	p.quota = max(migrate_offload_first_quota(state), p.flush_pages);
 	p.engine_idle = state->m->copies_by_cpu;
 	p.turn = (struct migrate_turn) { .m = state->m, .over = state->may_choose };
 	pipeline_run(&p);
-	/* Not if an engine still uses it */
-	if (p.window)
-		state_put_window(state, p.window);
+	pipeline_end(&p);
 unlock:
 	srcu_read_unlock(&migrate_offload_srcu, idx);
 	return pipeline_result(&p, ret_folios, result);

@@ -417,7 +417,8 @@ static bool migrator_complete(const struct migrator *m)
 {
 	return m->name && *m->name && strcmp(m->name, "none") &&
 	       strlen(m->name) < MIGRATE_OFFLOAD_NAME_MAX &&
-	       !strpbrk(m->name, " /\n") && m->limits && m->submit && m->flush;
+	       !strpbrk(m->name, " /\n") && m->limits && m->submit &&
+	       m->flush && !m->begin_call == !m->end_call;
 }
 
 /**

@@ -165,7 +165,7 @@ static void dcbm_limits(struct migrator *m, struct migrate_offload_limits *l)
 	l->stripe_bytes = SZ_128K;
 }
 
-static bool dcbm_flush(struct migrator *m)
+static bool dcbm_flush(struct migrator *m, void *call)
 {
 	struct dcbm_chan *c;
 

@@ -5,7 +5,7 @@
  *
  * A helper does a caller's work, so it may run only where the caller may: on
  * the CPUs of its cpuset and its affinity, and on none at all if cpu.max limits
- * its time, since nobody could charge the helper's time to that limit. CPUs
+ * its time: what charge.c charges is shown, and counts for no limit. CPUs
  * that are isolated, or kept free of kernel work, do not help either.
  *
  * What limits a copy is the path between a last-level cache (LLC) and memory:

@@ -24,17 +24,18 @@
  * the queue with its last copy.
  *
  * A part is copied in one go: the stripe, 128 KiB by default and some ten
- * microseconds, bounds how long a helper can delay a task on its CPU. On PREEMPT_RT
- * helpers stay preemptible.
+ * microseconds, bounds how long a helper can delay a task on its CPU. Of small
+ * folios it copies a few in one go. On PREEMPT_RT helpers stay preemptible.
  *
- * A queue belongs to one task for as long as something is in it, and a task
- * copies from its own queue only. So a task that is throttled, or hardly ever
- * runs, never holds a folio of another's. A helper copies only for the task that
- * has chosen its CPU: others may not run there, or have used up their time.
- * Where helpers may run is told in cpus.c, what they use in account.c.
+ * Each call of migrate_pages() has a queue of its own, and its task copies from
+ * no other. So a task that is throttled, or hardly ever runs, never holds a folio
+ * of another's. A helper copies only for the task that has chosen its CPU: others
+ * may not run there, or have used up their time. A helper that comes late finds
+ * the queue empty, or another task's: therefore queues are never freed.
+ * Where helpers may run is told in cpus.c, who pays for them in charge.c.
  */
 #include <kunit/static_stub.h>
-#include <linux/hash.h>
+#include <linux/bitmap.h>
 #include <linux/highmem.h>
 #include <linux/list.h>
 #include <linux/migrate_offload.h>
@@ -49,13 +50,14 @@
 #include <linux/spinlock.h>
 #include <linux/workqueue.h>
 
-#include "account.h"
 #include "cpus.h"
 
 /* Large enough to hide the claim (a lock), small enough for the bound above */
 #define MTCOPY_PART_BYTES	SZ_128K
 /* Small folios that are claimed together: parts on the worker's stack */
 #define MTCOPY_CLAIM_PARTS	16
+/* The same by a helper, which is not preempted before all are copied */
+#define MTCOPY_HELPER_PARTS	4
 #define MTCOPY_NR_QUEUES	64
 #define MTCOPY_MAX_THREADS	64
 #define MTCOPY_AUTO_THREADS	16
@@ -63,14 +65,13 @@
 #define MTCOPY_FANOUT		2
 
 /*
- * The copies of one task, @owner; who comes to an empty queue may have it. A
- * task begins to look at its own place, so two seldom meet. @parts and @bytes
- * are what no worker has claimed yet, and @cpus, the best last, those that the
- * owner has chosen and nobody has woken yet.
+ * The copies of one call, which is @owner's. @parts and @bytes are what no worker
+ * has claimed yet, and @cpus, the best last, those that the owner has chosen and
+ * nobody has woken yet.
  */
 struct mtcopy_queue {
 	spinlock_t lock;	/* of all below */
-	struct task_struct *owner;	/* compared, never followed */
+	struct task_struct *owner;	/* compared, never followed; or NULL */
 	struct list_head copies;
 	unsigned int parts;
 	size_t bytes;
@@ -92,6 +93,7 @@ struct mtcopy_helper {
 };
 
 static struct mtcopy_queue mtcopy_queues[MTCOPY_NR_QUEUES];
+static DECLARE_BITMAP(mtcopy_taken, MTCOPY_NR_QUEUES);	/* have an owner */
 static DEFINE_PER_CPU(struct mtcopy_helper, mtcopy_helpers);
 static struct workqueue_struct *mtcopy_wq;
 /* Helpers that are queued or run */
@@ -156,33 +158,6 @@ static unsigned int mtcopy_max_helpers(void)
 	return threads - 1;
 }
 
-/* Where the calling task looks first, then second, ... */
-static struct mtcopy_queue *mtcopy_queue(unsigned int i)
-{
-	i += hash_ptr(current, ilog2(MTCOPY_NR_QUEUES));
-	return &mtcopy_queues[i % MTCOPY_NR_QUEUES];
-}
-
-/* Only an empty queue is taken away, so what is ours stays so */
-static bool mtcopy_is_own(struct mtcopy_queue *q)
-{
-	return READ_ONCE(q->owner) == current && !list_empty(&q->copies);
-}
-
-/* Return: NULL if the calling task has nothing in any queue */
-static struct mtcopy_queue *mtcopy_own_queue(void)
-{
-	struct mtcopy_queue *q;
-	unsigned int i;
-
-	for (i = 0; i < MTCOPY_NR_QUEUES; i++) {
-		q = mtcopy_queue(i);
-		if (mtcopy_is_own(q))
-			return q;
-	}
-	return NULL;
-}
-
 /*
  * The length of the part that starts at @from: a stripe, or all that is left
  * if that would leave less than a stripe for the next.
@@ -200,36 +175,29 @@ static unsigned int mtcopy_nr_parts(size_t size, size_t stripe)
 	return max_t(size_t, size / stripe, 1);
 }
 
-/* Return: false if the queue is another task's */
-static bool mtcopy_enqueue(struct mtcopy_queue *q, struct migrate_copy *copy)
+static void mtcopy_enqueue(struct mtcopy_queue *q, struct migrate_copy *copy)
 {
 	size_t size = folio_size(copy->src);
 	unsigned int nr_parts = mtcopy_nr_parts(size, copy->stripe_bytes);
-	bool ours;
 
 	migrate_copy_split(copy, nr_parts);
 	spin_lock(&q->lock);
-	ours = q->owner == current || list_empty(&q->copies);
-	if (ours) {
-		WRITE_ONCE(q->owner, current);
-		list_add_tail(&copy->node, &q->copies);
-		q->parts += nr_parts;
-		q->bytes += size;
-	}
+	list_add_tail(&copy->node, &q->copies);
+	q->parts += nr_parts;
+	q->bytes += size;
 	spin_unlock(&q->lock);
-	return ours;
 }
 
 /*
- * Take a stripe of a large folio, or some small folios whole. Who copies many
- * small folios would otherwise spend its time on the lock.
+ * Take a stripe of a large folio, or up to @max small folios whole. Who copies
+ * many small folios would otherwise spend its time on the lock.
  *
  * Return: the number of parts that now belong to the caller; 0: @task has none
  * in this queue.
  */
 static unsigned int mtcopy_claim(struct mtcopy_queue *q,
 				 const struct task_struct *task,
-				 struct mtcopy_part part[MTCOPY_CLAIM_PARTS])
+				 struct mtcopy_part part[], unsigned int max)
 {
 	struct migrate_copy *copy;
 	unsigned int n = 0;
@@ -240,8 +208,7 @@ static unsigned int mtcopy_claim(struct mtcopy_queue *q,
 		return 0;
 
 	spin_lock(&q->lock);
-	while (q->owner == task && n < MTCOPY_CLAIM_PARTS &&
-	       bytes < MTCOPY_PART_BYTES) {
+	while (q->owner == task && n < max && bytes < MTCOPY_PART_BYTES) {
 		size_t size, len;
 
 		copy = list_first_entry_or_null(&q->copies, struct migrate_copy,
@@ -289,30 +256,11 @@ static void mtcopy_report(struct migrate_copy *copy, int error)
 	migrate_copy_done(copy, error);
 }
 
-/*
- * For whom a helper is about to work: the memory cgroup of the oldest copy. The
- * folio is locked and waits in the queue, so the cgroup stays.
- */
-static u64 mtcopy_group(struct mtcopy_queue *q)
+/* Return: how many bytes they were */
+static size_t mtcopy_copy_parts(const struct mtcopy_part part[], unsigned int n)
 {
-	struct migrate_copy *copy;
-	u64 group = 0;
-
-	spin_lock(&q->lock);
-	copy = list_first_entry_or_null(&q->copies, struct migrate_copy, node);
-	if (copy)
-		group = mtcopy_group_of(copy->src);
-	spin_unlock(&q->lock);
-	return group;
-}
-
-/* What every worker does. Return: false if there is nothing of @task's. */
-static bool mtcopy_work(struct mtcopy_queue *q, const struct task_struct *task,
-			u64 __percpu *counter)
-{
-	struct mtcopy_part part[MTCOPY_CLAIM_PARTS];
-	unsigned int i, n = mtcopy_claim(q, task, part);
 	size_t bytes = 0;
+	unsigned int i;
 
 	for (i = 0; i < n; i++) {
 		int error = mtcopy_copy_part(&part[i]);
@@ -321,24 +269,48 @@ static bool mtcopy_work(struct mtcopy_queue *q, const struct task_struct *task,
 		/* part[i].copy may be gone after this */
 		mtcopy_report(part[i].copy, error);
 	}
-	this_cpu_add(*counter, bytes);
+	return bytes;
+}
+
+/* Return: false if there is nothing left in the calling task's queue */
+static bool mtcopy_work(struct mtcopy_queue *q)
+{
+	struct mtcopy_part part[MTCOPY_CLAIM_PARTS];
+	unsigned int n = mtcopy_claim(q, current, part, MTCOPY_CLAIM_PARTS);
+
+	this_cpu_add(mtcopy_caller_bytes, mtcopy_copy_parts(part, n));
 	return n;
 }
 
-/* What a helper has claimed is waited for: see the top of the file */
+static bool __mtcopy_helper_work(struct mtcopy_queue *q,
+				 const struct task_struct *task)
+{
+	struct mtcopy_part part[MTCOPY_HELPER_PARTS];
+	unsigned int n = mtcopy_claim(q, task, part, MTCOPY_HELPER_PARTS);
+	struct cgroup *group;
+	u64 start;
+
+	if (!n)
+		return false;
+	group = mtcopy_group_get(part[0].copy->src);
+	start = local_clock();
+	this_cpu_add(mtcopy_helper_bytes, mtcopy_copy_parts(part, n));
+	mtcopy_charge(group, local_clock() - start);
+	return true;
+}
+
+/*
+ * What a helper has claimed is waited for: see the top of the file. Return: false
+ * if there is nothing of @task's.
+ */
 static bool mtcopy_helper_work(struct mtcopy_queue *q,
 			       const struct task_struct *task)
 {
-	u64 start, group;
 	bool worked;
 
-	group = mtcopy_group(q);
 	if (!IS_ENABLED(CONFIG_PREEMPT_RT))
 		preempt_disable();
-	start = local_clock();
-	worked = mtcopy_work(q, task, &mtcopy_helper_bytes);
-	if (worked)
-		mtcopy_account(group, local_clock() - start);
+	worked = __mtcopy_helper_work(q, task);
 	if (!IS_ENABLED(CONFIG_PREEMPT_RT))
 		preempt_enable();
 	return worked;
@@ -445,17 +417,39 @@ static void mtcopy_limits(struct migrator *m, struct migrate_offload_limits *l)
 	l->stripe_bytes = MTCOPY_PART_BYTES;
 }
 
-static int mtcopy_submit(struct migrator *m, struct migrate_copy *copy)
+/* Return: NULL if so many tasks migrate that no CPU can be idle */
+static void *mtcopy_begin_call(struct migrator *m)
 {
-	struct mtcopy_queue *own = mtcopy_own_queue();
+	struct mtcopy_queue *q;
 	unsigned int i;
 
-	if (own && mtcopy_enqueue(own, copy))
-		return 0;
-	for (i = 0; i < MTCOPY_NR_QUEUES; i++)
-		if (mtcopy_enqueue(mtcopy_queue(i), copy))
-			return 0;
-	return -EBUSY;	/* so many tasks migrate that no CPU can be idle */
+	do {
+		i = find_first_zero_bit(mtcopy_taken, MTCOPY_NR_QUEUES);
+		if (i == MTCOPY_NR_QUEUES)
+			return NULL;
+	} while (test_and_set_bit_lock(i, mtcopy_taken));
+	q = &mtcopy_queues[i];
+	spin_lock(&q->lock);
+	q->owner = current;
+	spin_unlock(&q->lock);
+	return q;
+}
+
+static void mtcopy_end_call(struct migrator *m, void *call)
+{
+	struct mtcopy_queue *q = call;
+
+	spin_lock(&q->lock);
+	WARN_ON_ONCE(!list_empty(&q->copies));
+	q->owner = NULL;
+	spin_unlock(&q->lock);
+	clear_bit_unlock(q - mtcopy_queues, mtcopy_taken);
+}
+
+static int mtcopy_submit(struct migrator *m, struct migrate_copy *copy)
+{
+	mtcopy_enqueue(copy->call, copy);
+	return 0;
 }
 
 /* Leave in @q which CPUs may help; the calling task alone knows where */
@@ -475,7 +469,7 @@ static void mtcopy_choose_helpers(struct mtcopy_queue *q)
 	n = mtcopy_choose_cpus(cpus, n, dst_nid, src_nid);
 	spin_lock(&q->lock);
 	/* Helpers that were awake may have emptied it meanwhile */
-	if (mtcopy_is_own(q)) {
+	if (!list_empty(&q->copies)) {
 		q->nr_cpus = n;
 		for (i = 0; i < n; i++)
 			q->cpus[i] = cpus[n - 1 - i];
@@ -483,26 +477,19 @@ static void mtcopy_choose_helpers(struct mtcopy_queue *q)
 	spin_unlock(&q->lock);
 }
 
-static bool mtcopy_flush(struct migrator *m)
+static bool mtcopy_flush(struct migrator *m, void *call)
 {
-	struct mtcopy_queue *own = mtcopy_own_queue();
-
-	if (own) {
-		mtcopy_choose_helpers(own);
-		mtcopy_wake_some(own, current, MTCOPY_FANOUT);
-	}
+	mtcopy_choose_helpers(call);
+	mtcopy_wake_some(call, current, MTCOPY_FANOUT);
 	return atomic_read(&mtcopy_awake);
 }
 
-static bool mtcopy_help(struct migrator *m)
+static bool mtcopy_help(struct migrator *m, void *call)
 {
-	struct mtcopy_queue *own = mtcopy_own_queue();
-	bool worked = false;
+	bool worked;
 
-	if (own) {
-		mtcopy_wake_some(own, current, 1);
-		worked = mtcopy_work(own, current, &mtcopy_caller_bytes);
-	}
+	mtcopy_wake_some(call, current, 1);
+	worked = mtcopy_work(call);
 	cond_resched();
 	return worked;
 }
@@ -512,6 +499,8 @@ static struct migrator mtcopy = {
 	.owner = THIS_MODULE,
 	.copies_by_cpu = true,
 	.limits = mtcopy_limits,
+	.begin_call = mtcopy_begin_call,
+	.end_call = mtcopy_end_call,
 	.submit = mtcopy_submit,
 	.flush = mtcopy_flush,
 	.help = mtcopy_help,
@@ -532,15 +521,10 @@ static int __init mtcopy_init(void)
 	for_each_possible_cpu(cpu)
 		INIT_WORK(&per_cpu(mtcopy_helpers, cpu).work, mtcopy_helper_fn);
 
-	error = mtcopy_account_init();
-	if (error)
-		return error;
 	/* Not MEM_RECLAIM: no progress depends on a helper that has not begun */
 	mtcopy_wq = alloc_workqueue("mtcopy", WQ_CPU_INTENSIVE, 0);
-	if (!mtcopy_wq) {
-		error = -ENOMEM;
-		goto exit_account;
-	}
+	if (!mtcopy_wq)
+		return -ENOMEM;
 	error = mtcopy_cpus_init();
 	if (error)
 		goto destroy_wq;
@@ -553,8 +537,6 @@ exit_cpus:
 	mtcopy_cpus_exit();
 destroy_wq:
 	destroy_workqueue(mtcopy_wq);
-exit_account:
-	mtcopy_account_exit();
 	return error;
 }
 module_init(mtcopy_init);
@@ -565,7 +547,6 @@ static void __exit mtcopy_exit(void)
 	migrate_offload_unregister(&mtcopy);
 	destroy_workqueue(mtcopy_wq);
 	mtcopy_cpus_exit();
-	mtcopy_account_exit();
 }
 module_exit(mtcopy_exit);
 

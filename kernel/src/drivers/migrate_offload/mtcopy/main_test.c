@@ -34,7 +34,6 @@ struct mtcopy_test {
 	unsigned int threads;	/* as it was */
 	struct completion start;
 	struct completion exited;
-	u64 __percpu *counter;
 };
 
 static struct test_copy *test_copy_of(const struct migrate_copy *copy)
@@ -103,7 +102,7 @@ static void test_enqueue(struct kunit *test, unsigned int order, size_t stripe)
 	struct mtcopy_test *t = test->priv;
 	struct migrate_copy *copy = test_copy(test, order, stripe);
 
-	KUNIT_EXPECT_TRUE(test, mtcopy_enqueue(&t->queue, copy));
+	mtcopy_enqueue(&t->queue, copy);
 }
 
 static void expect_copied_once(struct kunit *test, struct test_copy *c)
@@ -132,24 +131,15 @@ static void expect_all_copied_once(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, t->queue.bytes, 0);
 }
 
-static void test_free_percpu(void *counter)
-{
-	free_percpu((u64 __percpu __force *)counter);
-}
-
 static int mtcopy_test_init(struct kunit *test)
 {
 	struct mtcopy_test *t = kunit_kzalloc(test, sizeof(*t), GFP_KERNEL);
 
 	KUNIT_ASSERT_NOT_NULL(test, t);
 	mtcopy_init_queue(&t->queue);
+	t->queue.owner = current;
 	init_completion(&t->start);
 	init_completion(&t->exited);
-	t->counter = alloc_percpu(u64);
-	KUNIT_ASSERT_NOT_NULL(test, (void __force *)t->counter);
-	KUNIT_ASSERT_EQ(test, 0,
-			kunit_add_action_or_reset(test, test_free_percpu,
-						  (void __force *)t->counter));
 	test->priv = t;
 	kunit_activate_static_stub(test, mtcopy_copy_part, fake_copy_part);
 	kunit_activate_static_stub(test, mtcopy_report, fake_report);
@@ -179,6 +169,11 @@ static void parts_cover_a_folio_and_none_is_too_small(struct kunit *test)
 	}
 }
 
+static unsigned int test_claim(struct mtcopy_queue *q, struct mtcopy_part part[])
+{
+	return mtcopy_claim(q, current, part, MTCOPY_CLAIM_PARTS);
+}
+
 static void small_folios_are_claimed_together(struct kunit *test)
 {
 	static const unsigned int expected[] = { 16, 4, 1, 1, 2, 1, 0 };
@@ -192,8 +187,35 @@ static void small_folios_are_claimed_together(struct kunit *test)
 	for (i = 0; i < 3; i++)			/* 128 KiB are enough */
 		test_enqueue(test, 4, SZ_128K);
 	for (i = 0; i < ARRAY_SIZE(expected); i++)
-		KUNIT_EXPECT_EQ_MSG(test, mtcopy_claim(&t->queue, current, part),
+		KUNIT_EXPECT_EQ_MSG(test, test_claim(&t->queue, part),
 				    expected[i], "claim %u", i);
+}
+
+/* Others that want its CPU, and RCU, wait for no more than that */
+static void a_helper_takes_few_small_folios_at_a_time(struct kunit *test)
+{
+	struct mtcopy_test *t = test->priv;
+	unsigned int i, nr = 0;
+
+	for (i = 0; i < TEST_MAX_COPIES; i++)
+		test_enqueue(test, 0, SZ_128K);
+	while (mtcopy_helper_work(&t->queue, current)) {
+		nr += MTCOPY_HELPER_PARTS;
+		KUNIT_EXPECT_EQ(test, t->queue.parts, TEST_MAX_COPIES - nr);
+	}
+	expect_all_copied_once(test);
+}
+
+/* Bytes that callers and helpers have copied */
+static u64 test_copied(void)
+{
+	u64 sum = 0;
+	int cpu;
+
+	for_each_possible_cpu(cpu)
+		sum += per_cpu(mtcopy_caller_bytes, cpu) +
+		       per_cpu(mtcopy_helper_bytes, cpu);
+	return sum;
 }
 
 static int test_worker(void *data)
@@ -203,7 +225,7 @@ static int test_worker(void *data)
 
 	current->kunit_test = test;	/* the stubs hold for this task, too */
 	wait_for_completion(&t->start);
-	while (mtcopy_work(&t->queue, t->queue.owner, t->counter))
+	while (mtcopy_helper_work(&t->queue, t->queue.owner))
 		cond_resched();
 	current->kunit_test = NULL;
 	kthread_complete_and_exit(&t->exited, 0);
@@ -215,8 +237,7 @@ static void concurrent_workers_copy_each_page_once(struct kunit *test)
 	struct mtcopy_test *t = test->priv;
 	struct task_struct *worker;
 	unsigned int i, workers = 0;
-	u64 sum = 0, bytes;
-	int cpu;
+	u64 bytes, before = test_copied();
 
 	for (i = 0; i < TEST_MAX_COPIES; i++)
 		test_enqueue(test, orders[i % ARRAY_SIZE(orders)], 3 * PAGE_SIZE);
@@ -226,16 +247,14 @@ static void concurrent_workers_copy_each_page_once(struct kunit *test)
 		workers += !IS_ERR(worker);
 	}
 	complete_all(&t->start);
-	while (mtcopy_work(&t->queue, t->queue.owner, t->counter))
+	while (mtcopy_work(&t->queue))
 		cond_resched();
 	for (i = 0; i < workers; i++)
 		wait_for_completion(&t->exited);
 
 	KUNIT_EXPECT_EQ(test, workers, TEST_WORKERS);
 	expect_all_copied_once(test);
-	for_each_possible_cpu(cpu)
-		sum += *per_cpu_ptr(t->counter, cpu);
-	KUNIT_EXPECT_EQ(test, sum, bytes);
+	KUNIT_EXPECT_EQ(test, test_copied() - before, bytes);
 }
 
 /* Three folios of one part, three of four parts; one is poisoned */
@@ -247,7 +266,7 @@ static void test_poison(struct kunit *test, unsigned int victim)
 	for (i = 0; i < 6; i++)
 		test_enqueue(test, i < 3 ? 0 : 6, SZ_64K);
 	t->poisoned = t->copies[victim].copy.src;
-	while (mtcopy_work(&t->queue, t->queue.owner, t->counter))
+	while (mtcopy_work(&t->queue))
 		;
 	for (i = 0; i < 6; i++) {
 		KUNIT_EXPECT_EQ(test, atomic_read(&t->copies[i].reports),
@@ -275,84 +294,51 @@ static unsigned int no_idle_cpu(int *chosen, unsigned int max, int dst_nid,
 	return 0;
 }
 
+static void test_submit(struct kunit *test, unsigned int order)
+{
+	struct mtcopy_test *t = test->priv;
+	struct migrate_copy *copy = test_copy(test, order, SZ_128K);
+
+	copy->call = &t->queue;
+	KUNIT_EXPECT_EQ(test, mtcopy_submit(&mtcopy, copy), 0);
+}
+
 static void the_caller_copies_all_when_no_cpu_is_idle(struct kunit *test)
 {
 	unsigned int i, awake = atomic_read(&mtcopy_awake);
+	struct mtcopy_test *t = test->priv;
 
 	kunit_activate_static_stub(test, mtcopy_choose_cpus, no_idle_cpu);
 	for (i = 0; i < 4; i++)
-		KUNIT_EXPECT_EQ(test, 0,
-				mtcopy_submit(&mtcopy, test_copy(test, 9, SZ_128K)));
-	KUNIT_EXPECT_EQ(test, mtcopy_flush(&mtcopy), !!awake);
+		test_submit(test, 9);
+	KUNIT_EXPECT_EQ(test, mtcopy_flush(&mtcopy, &t->queue), !!awake);
 	KUNIT_EXPECT_EQ(test, atomic_read(&mtcopy_awake), awake);
 	for (i = 0; i < 4 * 16; i++)
-		KUNIT_EXPECT_TRUE(test, mtcopy_help(&mtcopy));
-	KUNIT_EXPECT_FALSE(test, mtcopy_help(&mtcopy));
+		KUNIT_EXPECT_TRUE(test, mtcopy_help(&mtcopy, &t->queue));
+	KUNIT_EXPECT_FALSE(test, mtcopy_help(&mtcopy, &t->queue));
 	expect_all_copied_once(test);
 }
 
-/* Let it look as if another task had a copy in the queue */
-static void test_give_away(struct kunit *test, struct mtcopy_queue *q)
+static void each_call_has_a_queue_of_its_own(struct kunit *test)
 {
-	KUNIT_EXPECT_TRUE(test, mtcopy_enqueue(q, test_copy(test, 0, SZ_128K)));
-	q->owner = (struct task_struct *)test;
-}
+	struct mtcopy_queue *q[MTCOPY_NR_QUEUES];
+	unsigned int i, nr = 0;
 
-static void test_take_back(struct mtcopy_queue *q)
-{
-	q->owner = current;
-}
-
-static void a_task_copies_only_what_is_its_own(struct kunit *test)
-{
-	struct mtcopy_queue *others = mtcopy_queue(0);
-	struct mtcopy_test *t = test->priv;
-
-	test_give_away(test, others);
-	KUNIT_EXPECT_EQ(test, 0,
-			mtcopy_submit(&mtcopy, test_copy(test, 0, SZ_128K)));
-	KUNIT_EXPECT_TRUE(test, mtcopy_help(&mtcopy));
-	KUNIT_EXPECT_FALSE(test, mtcopy_help(&mtcopy));
-	KUNIT_EXPECT_EQ(test, atomic_read(&t->copies[0].reports), 0);
-	KUNIT_EXPECT_EQ(test, atomic_read(&t->copies[1].reports), 1);
-
-	test_take_back(others);
-	KUNIT_EXPECT_TRUE(test, mtcopy_help(&mtcopy));
-	expect_all_copied_once(test);
-}
-
-static void an_empty_queue_changes_hands(struct kunit *test)
-{
-	struct mtcopy_queue *q = mtcopy_queue(0);
-
-	q->owner = (struct task_struct *)test;
-	KUNIT_EXPECT_EQ(test, 0,
-			mtcopy_submit(&mtcopy, test_copy(test, 0, SZ_128K)));
-	KUNIT_EXPECT_PTR_EQ(test, q->owner, current);
-	KUNIT_EXPECT_TRUE(test, mtcopy_help(&mtcopy));
-	expect_all_copied_once(test);
-}
-
-static void a_copy_is_refused_when_all_queues_are_others(struct kunit *test)
-{
-	struct mtcopy_test *t = test->priv;
-	struct mtcopy_queue *q;
-	struct list_head full;
-	unsigned int i;
-
-	INIT_LIST_HEAD(&full);
-	for (i = 0; i < MTCOPY_NR_QUEUES; i++) {
-		q = mtcopy_queue(i);
-		KUNIT_ASSERT_TRUE(test, list_empty(&q->copies));
-		q->owner = (struct task_struct *)test;
-		/* Not empty, though there is nothing to claim */
-		q->copies.next = &full;
+	while ((q[nr] = mtcopy_begin_call(&mtcopy))) {
+		KUNIT_EXPECT_PTR_EQ(test, q[nr]->owner, current);
+		for (i = 0; i < nr; i++)
+			KUNIT_ASSERT_PTR_NE(test, q[i], q[nr]);
+		if (++nr == MTCOPY_NR_QUEUES)
+			break;
 	}
-	KUNIT_EXPECT_EQ(test, -EBUSY,
-			mtcopy_submit(&mtcopy, test_copy(test, 0, SZ_128K)));
-	for (i = 0; i < MTCOPY_NR_QUEUES; i++)
-		INIT_LIST_HEAD(&mtcopy_queue(i)->copies);
-	KUNIT_EXPECT_EQ(test, atomic_read(&t->copies[0].reports), 0);
+	KUNIT_EXPECT_EQ(test, nr, MTCOPY_NR_QUEUES);
+	KUNIT_EXPECT_NULL(test, mtcopy_begin_call(&mtcopy));
+	/* What a call has left the next one may have */
+	mtcopy_end_call(&mtcopy, q[3]);
+	KUNIT_EXPECT_NULL(test, q[3]->owner);
+	KUNIT_EXPECT_PTR_EQ(test, mtcopy_begin_call(&mtcopy), q[3]);
+	while (nr--)
+		mtcopy_end_call(&mtcopy, q[nr]);
 }
 
 static void helpers_are_wanted_only_for_parts_that_can_be_shared(struct kunit *test)
@@ -366,10 +352,10 @@ static void helpers_are_wanted_only_for_parts_that_can_be_shared(struct kunit *t
 	KUNIT_EXPECT_EQ(test, mtcopy_wanted(&t->queue, &dst, &src), 0);
 	KUNIT_EXPECT_EQ(test, src, folio_nid(t->copies[0].copy.src));
 	KUNIT_EXPECT_EQ(test, dst, folio_nid(t->copies[0].copy.dst));
-	KUNIT_EXPECT_EQ(test, mtcopy_claim(&t->queue, current, part), 1);
+	KUNIT_EXPECT_EQ(test, test_claim(&t->queue, part), 1);
 	test_enqueue(test, 9, SZ_128K);
 	KUNIT_EXPECT_EQ(test, mtcopy_wanted(&t->queue, &dst, &src), 15);
-	KUNIT_EXPECT_EQ(test, mtcopy_claim(&t->queue, current, part), 1);
+	KUNIT_EXPECT_EQ(test, test_claim(&t->queue, part), 1);
 	KUNIT_EXPECT_EQ(test, mtcopy_wanted(&t->queue, &dst, &src), 14);
 }
 
@@ -412,19 +398,9 @@ static unsigned int choose_too_late(int *chosen, unsigned int max, int dst_nid,
 {
 	struct mtcopy_test *t = kunit_get_current_test()->priv;
 
-	while (mtcopy_work(mtcopy_queue(0), current, t->counter))
+	while (mtcopy_work(&t->queue))
 		;
 	return choose_as_many_as_wanted(chosen, max, dst_nid, src_nid);
-}
-
-/* And then another task comes to the queue */
-static unsigned int choose_for_another(int *chosen, unsigned int max,
-				       int dst_nid, int src_nid)
-{
-	unsigned int n = choose_too_late(chosen, max, dst_nid, src_nid);
-
-	test_give_away(kunit_get_current_test(), mtcopy_queue(0));
-	return n;
 }
 
 /* The best CPUs come first. The helper stays awake, but does nothing. */
@@ -467,17 +443,15 @@ static void test_flush(struct kunit *test, unsigned int threads,
 	kunit_activate_static_stub(test, mtcopy_choose_cpus, *choose);
 	kunit_activate_static_stub(test, mtcopy_wake, fake_wake);
 	for (i = 0; i < 2; i++)
-		KUNIT_EXPECT_EQ(test, 0,
-				mtcopy_submit(&mtcopy, test_copy(test, 9, SZ_128K)));
-	KUNIT_EXPECT_PTR_EQ(test, mtcopy_own_queue(), mtcopy_queue(0));
-	mtcopy_flush(&mtcopy);
+		test_submit(test, 9);
+	mtcopy_flush(&mtcopy, &t->queue);
 }
 
 /* As if a helper had started that was woken for the test's queue */
-static void test_start_helper(void)
+static void test_start_helper(struct mtcopy_test *t)
 {
 	struct mtcopy_helper helper = {
-		.queue = mtcopy_queue(0),
+		.queue = &t->queue,
 		.task = current,
 	};
 
@@ -493,13 +467,13 @@ static void the_caller_wakes_two_and_then_one_per_part(struct kunit *test)
 	test_flush(test, 16, choose_as_many_as_wanted);
 	KUNIT_EXPECT_EQ(test, t->woken, 2);
 	for (i = 1; i <= 13; i++) {
-		KUNIT_EXPECT_TRUE(test, mtcopy_help(&mtcopy));
+		KUNIT_EXPECT_TRUE(test, mtcopy_help(&mtcopy, &t->queue));
 		KUNIT_EXPECT_EQ(test, t->woken, 2 + i);
 		/* It wakes before it copies */
 		KUNIT_EXPECT_EQ(test, t->parts_at_wake, 32 - i + 1);
 	}
 	/* No helper has started, and nobody misses them */
-	while (mtcopy_help(&mtcopy))
+	while (mtcopy_help(&mtcopy, &t->queue))
 		;
 	KUNIT_EXPECT_EQ(test, t->woken, 15);
 	expect_all_copied_once(test);
@@ -510,10 +484,10 @@ static void a_helper_wakes_two_more_before_it_copies(struct kunit *test)
 	struct mtcopy_test *t = test->priv;
 
 	test_flush(test, 16, choose_as_many_as_wanted);
-	test_start_helper();
+	test_start_helper(t);
 	KUNIT_EXPECT_EQ(test, t->woken, 4);
 	KUNIT_EXPECT_EQ(test, t->parts_at_wake, 32);
-	while (mtcopy_help(&mtcopy))
+	while (mtcopy_help(&mtcopy, &t->queue))
 		;
 	expect_all_copied_once(test);
 }
@@ -521,18 +495,18 @@ static void a_helper_wakes_two_more_before_it_copies(struct kunit *test)
 static void nobody_is_woken_for_the_wakers_own_part(struct kunit *test)
 {
 	struct mtcopy_part part[MTCOPY_CLAIM_PARTS];
-	struct mtcopy_queue *q = mtcopy_queue(0);
 	struct mtcopy_test *t = test->priv;
+	struct mtcopy_queue *q = &t->queue;
 
 	test_flush(test, 16, choose_as_many_as_wanted);
 	while (q->parts > 2)
-		KUNIT_ASSERT_EQ(test, mtcopy_claim(q, current, part), 1);
+		KUNIT_ASSERT_EQ(test, test_claim(q, part), 1);
 	mtcopy_wake_some(q, current, 1);
 	KUNIT_EXPECT_EQ(test, t->woken, 3);
-	KUNIT_ASSERT_EQ(test, mtcopy_claim(q, current, part), 1);
+	KUNIT_ASSERT_EQ(test, test_claim(q, part), 1);
 	mtcopy_wake_some(q, current, 1);
 	KUNIT_EXPECT_EQ(test, t->woken, 3);
-	KUNIT_EXPECT_TRUE(test, mtcopy_help(&mtcopy));
+	KUNIT_EXPECT_TRUE(test, mtcopy_help(&mtcopy, &t->queue));
 }
 
 static void no_more_helpers_are_awake_than_threads_say(struct kunit *test)
@@ -542,14 +516,14 @@ static void no_more_helpers_are_awake_than_threads_say(struct kunit *test)
 	test_flush(test, 4, choose_as_many_as_wanted);
 	/* The third one is another task's */
 	atomic_inc(&mtcopy_awake);
-	KUNIT_EXPECT_TRUE(test, mtcopy_help(&mtcopy));
-	mtcopy_wake_some(mtcopy_queue(0), current, MTCOPY_FANOUT);
+	KUNIT_EXPECT_TRUE(test, mtcopy_help(&mtcopy, &t->queue));
+	mtcopy_wake_some(&t->queue, current, MTCOPY_FANOUT);
 	KUNIT_EXPECT_EQ(test, t->woken, 2);
 	/* It goes to sleep, and the CPU that was not woken is not lost */
 	atomic_dec(&mtcopy_awake);
-	KUNIT_EXPECT_TRUE(test, mtcopy_help(&mtcopy));
+	KUNIT_EXPECT_TRUE(test, mtcopy_help(&mtcopy, &t->queue));
 	KUNIT_EXPECT_EQ(test, t->woken, 3);
-	while (mtcopy_help(&mtcopy))
+	while (mtcopy_help(&mtcopy, &t->queue))
 		;
 	KUNIT_EXPECT_EQ(test, t->woken, 3);
 	expect_all_copied_once(test);
@@ -558,19 +532,19 @@ static void no_more_helpers_are_awake_than_threads_say(struct kunit *test)
 static void an_empty_queue_keeps_no_cpus(struct kunit *test)
 {
 	struct mtcopy_part part[MTCOPY_CLAIM_PARTS];
-	struct mtcopy_queue *q = mtcopy_queue(0);
 	struct mtcopy_test *t = test->priv;
+	struct mtcopy_queue *q = &t->queue;
 
 	test_flush(test, 16, choose_as_many_as_wanted);
 	KUNIT_EXPECT_EQ(test, q->nr_cpus, 13);
-	while (mtcopy_claim(q, current, part))
+	while (test_claim(q, part))
 		;
 	KUNIT_EXPECT_EQ(test, q->nr_cpus, 0);
 	/* Neither for the next task nor by a helper that comes late */
-	KUNIT_EXPECT_TRUE(test, mtcopy_enqueue(q, test_copy(test, 9, SZ_128K)));
-	test_start_helper();
+	test_submit(test, 9);
+	test_start_helper(t);
 	KUNIT_EXPECT_EQ(test, t->woken, 2);
-	while (mtcopy_claim(q, current, part))
+	while (test_claim(q, part))
 		;
 }
 
@@ -579,38 +553,25 @@ static void cpus_chosen_too_late_are_dropped(struct kunit *test)
 	struct mtcopy_test *t = test->priv;
 
 	test_flush(test, 16, choose_too_late);
-	KUNIT_EXPECT_EQ(test, mtcopy_queue(0)->nr_cpus, 0);
+	KUNIT_EXPECT_EQ(test, t->queue.nr_cpus, 0);
 	KUNIT_EXPECT_EQ(test, t->woken, 0);
-	expect_all_copied_once(test);
-}
-
-static void cpus_are_not_left_in_anothers_queue(struct kunit *test)
-{
-	struct mtcopy_queue *q = mtcopy_queue(0);
-	struct mtcopy_test *t = test->priv;
-
-	test_flush(test, 16, choose_for_another);
-	KUNIT_EXPECT_EQ(test, q->nr_cpus, 0);
-	KUNIT_EXPECT_EQ(test, t->woken, 0);
-	test_take_back(q);
-	KUNIT_EXPECT_TRUE(test, mtcopy_help(&mtcopy));
 	expect_all_copied_once(test);
 }
 
 static void a_helper_works_for_who_chose_its_cpu(struct kunit *test)
 {
-	struct mtcopy_queue *q = mtcopy_queue(0);
 	struct mtcopy_test *t = test->priv;
+	struct mtcopy_queue *q = &t->queue;
 
 	test_flush(test, 16, choose_as_many_as_wanted);
 	q->owner = (struct task_struct *)test;
-	test_start_helper();
+	test_start_helper(t);
 	KUNIT_EXPECT_EQ(test, t->woken, 2);
 	KUNIT_EXPECT_FALSE(test, mtcopy_helper_work(q, current));
 	KUNIT_EXPECT_EQ(test, q->parts, 32);
-	test_take_back(q);
+	q->owner = current;
 	KUNIT_EXPECT_TRUE(test, mtcopy_helper_work(q, current));
-	while (mtcopy_help(&mtcopy))
+	while (mtcopy_help(&mtcopy, &t->queue))
 		;
 	expect_all_copied_once(test);
 }
@@ -635,13 +596,12 @@ static void threads_outside_0_to_64_are_refused(struct kunit *test)
 static struct kunit_case mtcopy_cases[] = {
 	KUNIT_CASE(parts_cover_a_folio_and_none_is_too_small),
 	KUNIT_CASE(small_folios_are_claimed_together),
+	KUNIT_CASE(a_helper_takes_few_small_folios_at_a_time),
 	KUNIT_CASE(concurrent_workers_copy_each_page_once),
 	KUNIT_CASE(a_poisoned_small_folio_fails_alone),
 	KUNIT_CASE(a_poisoned_large_folio_fails_alone),
 	KUNIT_CASE(the_caller_copies_all_when_no_cpu_is_idle),
-	KUNIT_CASE(a_task_copies_only_what_is_its_own),
-	KUNIT_CASE(an_empty_queue_changes_hands),
-	KUNIT_CASE(a_copy_is_refused_when_all_queues_are_others),
+	KUNIT_CASE(each_call_has_a_queue_of_its_own),
 	KUNIT_CASE(helpers_are_wanted_only_for_parts_that_can_be_shared),
 	KUNIT_CASE(helpers_that_come_late_go_again),
 	KUNIT_CASE(no_more_helpers_are_woken_than_allowed),
@@ -651,7 +611,6 @@ static struct kunit_case mtcopy_cases[] = {
 	KUNIT_CASE(no_more_helpers_are_awake_than_threads_say),
 	KUNIT_CASE(an_empty_queue_keeps_no_cpus),
 	KUNIT_CASE(cpus_chosen_too_late_are_dropped),
-	KUNIT_CASE(cpus_are_not_left_in_anothers_queue),
 	KUNIT_CASE(a_helper_works_for_who_chose_its_cpu),
 	KUNIT_CASE(threads_outside_0_to_64_are_refused),
 	{}

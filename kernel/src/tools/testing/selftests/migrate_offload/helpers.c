@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * mtcopy: a helper does its caller's work, so it runs only where the caller may
- * run, not at all for a caller whose CPU time is limited, and whom it worked
- * for can be seen.
+ * run, not at all for a caller whose CPU time is limited, and its time is charged
+ * to the cgroup of the memory that it copies.
  *
  * Needs two CPUs. How fast helpers are is not tested.
  */
@@ -10,7 +10,6 @@
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -21,7 +20,6 @@
 #include "region.h"
 
 #define MTCOPY_DIR	"/sys/module/mtcopy/parameters"
-#define HELPER_TIME	"/sys/kernel/debug/mtcopy/helper_time"
 #define SIZE		(16 * MIB)
 #define MOVES		8
 #define PATIENCE_S	20
@@ -138,33 +136,35 @@ TEST_F(helpers, stay_away_from_a_caller_under_cpu_max)
 	EXPECT_EQ(0, region_wrong_words(&self->region));
 }
 
-/* Nanoseconds that helpers worked for a memory cgroup */
-static long time_of(unsigned long group)
+/* Microseconds of CPU time that were charged to the group */
+static long charged(void)
 {
-	FILE *f = fopen(HELPER_TIME, "r");
-	long ns, found = 0;
-	unsigned long id;
+	FILE *f = fopen(CGROUP_PATH "/cpu.stat", "r");
+	long us = -1;
 
-	while (f && fscanf(f, "%lu %ld", &id, &ns) == 2)
-		if (id == group)
-			found = ns;
+	if (f && fscanf(f, "usage_usec %ld", &us) != 1)
+		us = -1;
 	if (f)
 		fclose(f);
-	return found;
+	return us;
 }
 
-TEST_F(helpers, are_seen_to_have_worked_for_a_cgroup)
+/* Nobody runs in the group, but the memory that is moved is charged to it */
+TEST_F(helpers, are_charged_to_the_group_of_the_memory)
 {
 	const char *why = cgroup_enter("memory");
-	struct stat group;
+	long before, after;
 
 	if (why)
 		SKIP(return, "%s", why);
-	ASSERT_EQ(0, stat(CGROUP_PATH, &group));
-	EXPECT_EQ(0, time_of(group.st_ino));
 	make_region(_metadata, self);
+	ASSERT_EQ(0, file_write("/sys/fs/cgroup/cgroup.procs", "0"));
+	before = charged();
+	ASSERT_LE(0, before);
 	ASSERT_TRUE(helped_at_last(_metadata, self));
-	EXPECT_LT(0, time_of(group.st_ino));
+	after = charged();
+	EXPECT_LT(before, after);
+	EXPECT_EQ(0, region_wrong_words(&self->region));
 }
 
 TEST_HARNESS_MAIN
