@@ -11,9 +11,13 @@
  * an engine works ahead, one chunk says nothing of it: it has a turn of several
  * in a row, and a turn begins with nothing of another's in flight.
  *
+ * A call of few folios, no more than are unmapped at one moment, has nothing to
+ * overlap: an engine costs it interrupts, wake-ups and flushes that a measure of
+ * waiting does not see. There the whole call is measured, and if the CPU is
+ * cheaper the call is left to Linux, which spares it the rest of the pipeline.
+ *
  * What an engine costs depends on who else uses it: so one that is not used is
- * tried again each second. What the CPU costs is worth a look now and then, but
- * the first folio of a call need not wait for it: that is latency.
+ * tried again each second. What the CPU costs is worth a look now and then.
  */
 #include <linux/jiffies.h>
 #include <linux/limits.h>
@@ -36,14 +40,15 @@
  * @state: which has the migrator, and the costs; calls share these without a
  *	lock, and what one of them overwrites of another's is measured again
  * @order: of the next folio
- * @begins: nothing was unmapped yet in this call
+ * @few: the turn is a whole call, of few folios
  *
- * Return: the migrator, or the CPU.
+ * Return: the migrator; or the CPU; or NULL if @few and Linux should do without
+ * either.
  */
 struct migrator *migrate_offload_choose(struct migrate_offload_state *state,
-					unsigned int order, bool begins)
+					unsigned int order, bool few)
 {
-	struct migrate_cost *cost = &state->costs[order];
+	struct migrate_cost *cost = &state->costs[few][order];
 	u64 engine = READ_ONCE(cost->engine_ns);
 	u64 cpu = READ_ONCE(cost->cpu_ns);
 	unsigned long tried = READ_ONCE(cost->tried);
@@ -52,17 +57,17 @@ struct migrator *migrate_offload_choose(struct migrate_offload_state *state,
 
 	if (!state->may_choose || !engine)
 		return state->m;
-	by_cpu = cpu && engine > cpu + cpu / ENGINE_BONUS;
+	by_cpu = cpu && engine > cpu + (few ? 0 : cpu / ENGINE_BONUS);
 	retry = tried + (by_cpu ? RETRY_ENGINE : RETRY_CPU);
 	if (!tried || time_after_eq(jiffies, retry)) {
-		/* Once: calls may be too short to have another turn */
-		if (begins && !by_cpu && !READ_ONCE(cost->put_off)) {
-			WRITE_ONCE(cost->put_off, true);
-			return state->m;
-		}
 		by_cpu = !by_cpu;
-		WRITE_ONCE(cost->put_off, false);
 		WRITE_ONCE(cost->tried, jiffies);
+		WRITE_ONCE(cost->cpu_next, few && !by_cpu);
+	} else if (few && by_cpu) {
+		/* What Linux needs is not seen: so compare with calls of now */
+		if (!READ_ONCE(cost->cpu_next))
+			return NULL;
+		WRITE_ONCE(cost->cpu_next, false);
 	}
 	return by_cpu ? &migrator_cpu : state->m;
 }
@@ -82,7 +87,8 @@ void migrate_turn_add(struct migrate_turn *turn,
 
 	turn->nr_chunks++;
 	turn->spent_ns += chunk->lost_ns;
-	if (chunk->nr_pages != (unsigned long)chunk->nr_folios << turn->order)
+	if (!turn->few &&
+	    chunk->nr_pages != (unsigned long)chunk->nr_folios << turn->order)
 		return;
 	turn->nr_pages += nr_pages;
 	turn->left_pages += nr_pages - chunk->copied_pages;
@@ -93,12 +99,14 @@ void migrate_turn_add(struct migrate_turn *turn,
  * migrate_turn_is_over() - has enough been seen?
  * @turn: of which a chunk has just been closed
  *
- * Return: true if it is time to learn from it, and to choose anew.
+ * Return: true if it is time to learn from it, and to choose anew. One of few
+ * folios ends with its call.
  */
 bool migrate_turn_is_over(const struct migrate_turn *turn)
 {
-	return turn->m == &migrator_cpu || turn->nr_chunks >= TURN_CHUNKS ||
-	       turn->spent_ns >= TURN_NS;
+	return !turn->few &&
+	       (turn->m == &migrator_cpu || turn->nr_chunks >= TURN_CHUNKS ||
+		turn->spent_ns >= TURN_NS);
 }
 
 /**
@@ -115,7 +123,7 @@ bool migrate_turn_is_over(const struct migrate_turn *turn)
 void migrate_offload_learn(struct migrate_offload_state *state,
 			   const struct migrate_turn *turn)
 {
-	struct migrate_cost *cost = &state->costs[turn->order];
+	struct migrate_cost *cost = &state->costs[turn->few][turn->order];
 	bool by_cpu = turn->m == &migrator_cpu;
 	u32 *known = by_cpu ? &cost->cpu_ns : &cost->engine_ns;
 	unsigned int weight = min(turn->nr_chunks, TURN_CHUNKS);
@@ -123,12 +131,12 @@ void migrate_offload_learn(struct migrate_offload_state *state,
 
 	if (!turn->nr_pages)
 		return;
-	if (by_cpu || turn->spent_ns >= TURN_NS)
+	if (by_cpu || turn->few || turn->spent_ns >= TURN_NS)
 		weight = TURN_CHUNKS;
-	if (!by_cpu)
+	if (!by_cpu && !turn->few)
 		new += (u64)turn->left_pages * READ_ONCE(cost->cpu_ns);
 	new = div64_u64(new, turn->nr_pages);
-	if (old && (new > old || !by_cpu))
+	if (old && (new > old || !by_cpu || turn->few))
 		new = DIV_ROUND_UP(old * (2 * TURN_CHUNKS - weight) +
 				   min(new, 2 * old) * weight,
 				   2 * TURN_CHUNKS);

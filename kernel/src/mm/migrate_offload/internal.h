@@ -64,30 +64,33 @@ struct migrate_slot {
  * @cpu_ns: the same, if the CPU does
  * @tried: in jiffies; when the dearer one had a turn, or the CPU its first;
  *	0: never
- * @put_off: the CPU was to show what it can, but a call had just begun
+ * @cpu_next: with few folios; the migrator has had such a turn, the CPU is next
  */
 struct migrate_cost {
 	u32 engine_ns;
 	u32 cpu_ns;
 	unsigned long tried;
-	bool put_off;
+	bool cpu_next;
 };
 
 /**
  * struct migrate_turn - some chunks in a row that the same one copies
  * @m: the migrator, or the CPU
  * @next: who has the next turn; NULL if that is not known yet
+ * @few: it is a whole call, of few folios
  * @over: no more is copied in this turn
  * @order: of the first folio
  * @nr_chunks: how many are done with
  * @spent_ns: how long the task did nothing but submit their copies and wait
- * @nr_pages: base pages that @m should have copied, in chunks of @order alone
+ * @nr_pages: base pages that @m should have copied, in chunks of @order alone; if
+ *	@few in all
  * @left_pages: how many of these it has not
- * @lost_ns: part of @spent_ns for these chunks
+ * @lost_ns: part of @spent_ns for these chunks; if @few how long the call took
  */
 struct migrate_turn {
 	struct migrator *m;
 	struct migrator *next;
+	bool few;
 	bool over;
 	unsigned int order;
 	unsigned int nr_chunks;
@@ -176,7 +179,7 @@ struct migrate_window {
  * @deadline: effective, in jiffies
  * @nr_chunks: chunks in each window
  * @may_choose: the CPU may copy where it is faster
- * @costs: of copies, by order of the folio
+ * @costs: of copies, by order of the folio; first in calls of many, then of few
  * @flush_pages: as the last call has learnt it: how many base pages should be
  *	unmapped for one TLB flush
  * @lost_window: a window was retired, since an engine still uses it
@@ -197,7 +200,7 @@ struct migrate_offload_state {
 	unsigned long deadline;
 	unsigned int nr_chunks;
 	bool may_choose;
-	struct migrate_cost costs[NR_PAGE_ORDERS];
+	struct migrate_cost costs[2][NR_PAGE_ORDERS];
 	unsigned long flush_pages;
 	bool lost_window;
 	spinlock_t lock;	/* of free */
@@ -236,7 +239,7 @@ unsigned long migrate_offload_quota(const struct migrate_offload_state *state,
 
 /* choice.c */
 struct migrator *migrate_offload_choose(struct migrate_offload_state *state,
-					unsigned int order, bool begins);
+					unsigned int order, bool few);
 void migrate_turn_add(struct migrate_turn *turn,
 		      const struct migrate_chunk *chunk);
 bool migrate_turn_is_over(const struct migrate_turn *turn);

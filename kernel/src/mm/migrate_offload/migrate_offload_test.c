@@ -547,6 +547,11 @@ static void prepare(struct kunit *test, enum fault fault)
 	isolate(test);
 }
 
+static struct migrate_offload_state *state_of_now(void)
+{
+	return rcu_access_pointer(migrate_offload_state);
+}
+
 /* What every fault has in common: all bytes right, all folios moved */
 static void expect_all_moved(struct kunit *test)
 {
@@ -851,8 +856,8 @@ static void learn(struct migrate_offload_state *state, struct migrator *m,
 
 #define expect_choice(test, state, order, m) \
 	KUNIT_EXPECT_PTR_EQ(test, migrate_offload_choose(state, order, false), m)
-#define expect_first(test, state, order, m) \
-	KUNIT_EXPECT_PTR_EQ(test, migrate_offload_choose(state, order, true), m)
+#define expect_few(test, state, m) \
+	KUNIT_EXPECT_PTR_EQ(test, migrate_offload_choose(state, 0, true), m)
 
 static void dearer_engine_leaves_copies_to_the_cpu(struct kunit *test)
 {
@@ -860,7 +865,7 @@ static void dearer_engine_leaves_copies_to_the_cpu(struct kunit *test)
 	struct migrate_offload_state state = {
 		.m = &fx->engine.m, .may_choose = true,
 	};
-	struct migrate_cost *cost = &state.costs[0];
+	struct migrate_cost *cost = &state.costs[0][0];
 
 	/* The engine comes first; then the CPU must show what it can, once */
 	expect_choice(test, &state, 0, state.m);
@@ -886,7 +891,7 @@ static void dearer_one_is_tried_again(struct kunit *test)
 	struct migrate_offload_state state = {
 		.m = &fx->engine.m, .may_choose = true,
 	};
-	struct migrate_cost *cost = &state.costs[0];
+	struct migrate_cost *cost = &state.costs[0][0];
 
 	/* The engine after a second, for one turn */
 	*cost = (struct migrate_cost) { 5000, 1000, jiffies - HZ };
@@ -900,39 +905,49 @@ static void dearer_one_is_tried_again(struct kunit *test)
 	expect_choice(test, &state, 0, state.m);
 }
 
-static void first_folio_of_a_call_does_not_wait_for_a_trial(struct kunit *test)
+/* All that it takes is measured, and if the engine is dearer Linux does it */
+static void dearer_engine_leaves_small_calls_to_linux(struct kunit *test)
 {
 	struct fixture *fx = test->priv;
 	struct migrate_offload_state state = {
 		.m = &fx->engine.m, .may_choose = true,
 	};
-	struct migrate_cost *cost = &state.costs[0];
+	struct migrate_turn turn = {
+		.m = state.m, .few = true, .nr_chunks = 2, .nr_pages = 128,
+		.left_pages = 64, .lost_ns = 128 * 5000,
+	};
+	struct migrate_cost *cost = &state.costs[1][0];
 
-	*cost = (struct migrate_cost) { 100, 1000, jiffies - 10 * HZ };
-	expect_first(test, &state, 0, state.m);
-	/* The call's next turn is early enough */
-	expect_choice(test, &state, 0, &migrator_cpu);
+	expect_few(test, &state, state.m);
+	migrate_offload_learn(&state, &turn);
+	KUNIT_EXPECT_EQ(test, cost->engine_ns, 5000);
+	expect_few(test, &state, &migrator_cpu);
+	turn.m = &migrator_cpu;
+	turn.lost_ns = 128 * 4999;
+	migrate_offload_learn(&state, &turn);
+	KUNIT_EXPECT_EQ(test, cost->cpu_ns, 4999);
+	expect_few(test, &state, NULL);
+	/* Calls of many folios have costs of their own */
 	expect_choice(test, &state, 0, state.m);
-	/* If it has none, the next call has to */
-	*cost = (struct migrate_cost) { 100, 1000, jiffies - 10 * HZ };
-	expect_first(test, &state, 0, state.m);
-	expect_first(test, &state, 0, &migrator_cpu);
-	expect_first(test, &state, 0, state.m);
-	/* So it is with the CPU's very first turn */
-	*cost = (struct migrate_cost) { 100 };
-	expect_first(test, &state, 0, state.m);
-	expect_first(test, &state, 0, &migrator_cpu);
-	/* Where the CPU has the first folio anyway, the engine may have it */
-	*cost = (struct migrate_cost) { 5000, 1000, jiffies - HZ };
-	expect_first(test, &state, 0, state.m);
-	expect_first(test, &state, 0, &migrator_cpu);
+	/* It is tried again after a second, once */
+	cost->tried = jiffies - HZ;
+	expect_few(test, &state, state.m);
+	expect_few(test, &state, &migrator_cpu);
+	expect_few(test, &state, NULL);
+	/* A turn of few ends with its call, and all orders count */
+	KUNIT_EXPECT_FALSE(test, migrate_turn_is_over(&turn));
+	turn.nr_pages = 0;
+	migrate_turn_add(&turn, &(struct migrate_chunk) {
+			.nr_folios = 2, .nr_pages = 17,
+		});
+	KUNIT_EXPECT_EQ(test, turn.nr_pages, 17);
 }
 
 static void one_bad_turn_says_little(struct kunit *test)
 {
 	struct fixture *fx = test->priv;
 	struct migrate_offload_state state = { .m = &fx->engine.m };
-	struct migrate_cost *cost = &state.costs[0];
+	struct migrate_cost *cost = &state.costs[0][0];
 
 	/* What is known first counts in whole */
 	learn(&state, state.m, 1000);
@@ -971,7 +986,7 @@ static void what_the_engine_leaves_is_no_bargain(struct kunit *test)
 
 	learn(&state, &migrator_cpu, 1000);
 	migrate_offload_learn(&state, &turn);
-	KUNIT_EXPECT_EQ(test, state.costs[0].engine_ns, 500);
+	KUNIT_EXPECT_EQ(test, state.costs[0][0].engine_ns, 500);
 }
 
 /* Cut short by the end of its call: all of it is latency */
@@ -986,12 +1001,12 @@ static void short_turn_counts_little(struct kunit *test)
 
 	learn(&state, state.m, 1000);
 	migrate_offload_learn(&state, &turn);
-	KUNIT_EXPECT_EQ(test, state.costs[0].engine_ns, 1050);
+	KUNIT_EXPECT_EQ(test, state.costs[0][0].engine_ns, 1050);
 	/* But not if it is short since it has cost so much */
 	turn.spent_ns = NSEC_PER_SEC;
 	turn.lost_ns = 64 * 2050;
 	migrate_offload_learn(&state, &turn);
-	KUNIT_EXPECT_EQ(test, state.costs[0].engine_ns, 1550);
+	KUNIT_EXPECT_EQ(test, state.costs[0][0].engine_ns, 1550);
 }
 
 static void turn_adds_up_what_can_be_compared(struct kunit *test)
@@ -1017,7 +1032,7 @@ static void turn_adds_up_what_can_be_compared(struct kunit *test)
 	/* Nor does a turn in which nothing was to be copied */
 	turn = (struct migrate_turn) { .m = state.m, .nr_chunks = 1 };
 	migrate_offload_learn(&state, &turn);
-	KUNIT_EXPECT_EQ(test, state.costs[0].engine_ns, 0);
+	KUNIT_EXPECT_EQ(test, state.costs[0][0].engine_ns, 0);
 }
 
 static void bad_engine_has_a_short_turn(struct kunit *test)
@@ -1044,7 +1059,6 @@ static unsigned int given_to_slow_engine(struct kunit *test, bool always)
 	struct migrate_offload_settings s = small();
 	struct fixture *fx = test->priv;
 
-	fx->engine.m.help = NULL;
 	prepare(test, FAULT_SLOW);
 	s.window_pages = 0;
 	s.engine_always = always;
@@ -1074,7 +1088,6 @@ static void turn_begins_with_an_empty_window(struct kunit *test)
 	struct fixture *fx = test->priv;
 
 	kunit_activate_static_stub(test, migrate_offload_target_of, target_of);
-	fx->engine.m.help = NULL;
 	fx->engine.work.work.func = engine_creep;
 	prepare(test, FAULT_CREEP);
 	s.window_pages = 0;
@@ -1085,17 +1098,44 @@ static void turn_begins_with_an_empty_window(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, fx->engine.nr_beside, 0);
 }
 
-/* Its help() takes time that is not known to be lost */
-static void engine_that_needs_help_has_no_rival(struct kunit *test)
+/* How many of the folios of a call with @nr of them the engine was given */
+static unsigned int given_of_few(struct kunit *test, unsigned int nr)
+{
+	struct fixture *fx = test->priv;
+	unsigned int before = fx->engine.nr_submitted;
+	LIST_HEAD(rest);
+	unsigned int i;
+
+	isolate(test);
+	for (i = nr; i < NR_FOLIOS; i++)
+		list_move(&fx->before[i]->lru, &rest);
+	KUNIT_EXPECT_EQ(test, run_migration(fx, MR_SYSCALL), nr);
+	putback_movable_pages(&rest);
+	return fx->engine.nr_submitted - before;
+}
+
+/* What is unmapped at one moment is few: here a chunk of four */
+static void small_call_goes_to_linux_if_that_is_cheaper(struct kunit *test)
 {
 	struct migrate_offload_settings s = small();
 	struct fixture *fx = test->priv;
+	struct migrate_cost *cost;
 
-	prepare(test, FAULT_SLOW);
+	fx->engine.fault = FAULT_NONE;
+	KUNIT_ASSERT_EQ(test, 0, migrate_offload_activate(ENGINE_NAME));
 	s.window_pages = 0;
 	KUNIT_ASSERT_EQ(test, 0, apply(s));
-	expect_all_moved(test);
-	KUNIT_EXPECT_EQ(test, fx->engine.nr_submitted, NR_FOLIOS);
+	KUNIT_EXPECT_EQ(test, given_of_few(test, 4), 4);
+	cost = &state_of_now()->costs[1][0];
+	KUNIT_EXPECT_NE(test, cost->engine_ns, 0);
+	KUNIT_EXPECT_EQ(test, given_of_few(test, 4), 0);
+	KUNIT_EXPECT_NE(test, cost->cpu_ns, 0);
+	cost->engine_ns = cost->cpu_ns + 1;
+	cost->tried = jiffies + HZ;
+	fx->nr_new = 0;
+	KUNIT_EXPECT_EQ(test, given_of_few(test, 4), 0);
+	/* One more is not few, and what that costs is not known */
+	KUNIT_EXPECT_EQ(test, given_of_few(test, 5), 5);
 }
 
 static void slow_engine_gets_all_if_told_to(struct kunit *test)
@@ -1702,11 +1742,6 @@ static void channel_that_is_stuck_beside_others_is_abandoned(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, nr_intact(fx), NR_FOLIOS);
 }
 
-static struct migrate_offload_state *state_of_now(void)
-{
-	return rcu_access_pointer(migrate_offload_state);
-}
-
 static void costs_are_known_when_windows_are_replaced(struct kunit *test)
 {
 	struct migrate_offload_state *before;
@@ -1715,15 +1750,15 @@ static void costs_are_known_when_windows_are_replaced(struct kunit *test)
 	prepare(test, FAULT_NEVER);
 	KUNIT_ASSERT_EQ(test, set(deadline_ms, DEADLINE_MS), 0);
 	before = state_of_now();
-	before->costs[3].engine_ns = 5000;
-	before->costs[3].cpu_ns = 1000;
+	before->costs[1][3].engine_ns = 5000;
+	before->costs[1][3].cpu_ns = 1000;
 	before->flush_pages = 256;
 	KUNIT_ASSERT_TRUE(test, ended_in_time(fx, migrate_in_thread(test)));
 	end_late(fx);
 	migrate_offload_reap();
 	KUNIT_ASSERT_PTR_NE(test, state_of_now(), before);
-	KUNIT_EXPECT_EQ(test, state_of_now()->costs[3].engine_ns, 5000);
-	KUNIT_EXPECT_EQ(test, state_of_now()->costs[3].cpu_ns, 1000);
+	KUNIT_EXPECT_EQ(test, state_of_now()->costs[1][3].engine_ns, 5000);
+	KUNIT_EXPECT_EQ(test, state_of_now()->costs[1][3].cpu_ns, 1000);
 	KUNIT_EXPECT_EQ(test, state_of_now()->flush_pages, 256);
 }
 
@@ -2034,13 +2069,13 @@ static struct kunit_case migrate_offload_cases[] = {
 	KUNIT_CASE(dear_flushes_are_for_many_pages),
 	KUNIT_CASE(dearer_engine_leaves_copies_to_the_cpu),
 	KUNIT_CASE(dearer_one_is_tried_again),
-	KUNIT_CASE(first_folio_of_a_call_does_not_wait_for_a_trial),
+	KUNIT_CASE(dearer_engine_leaves_small_calls_to_linux),
+	KUNIT_CASE(small_call_goes_to_linux_if_that_is_cheaper),
 	KUNIT_CASE(one_bad_turn_says_little),
 	KUNIT_CASE(what_the_engine_leaves_is_no_bargain),
 	KUNIT_CASE(short_turn_counts_little),
 	KUNIT_CASE(turn_adds_up_what_can_be_compared),
 	KUNIT_CASE(bad_engine_has_a_short_turn),
-	KUNIT_CASE(engine_that_needs_help_has_no_rival),
 	KUNIT_CASE(slow_engine_gets_little),
 	KUNIT_CASE(turn_begins_with_an_empty_window),
 	KUNIT_CASE(slow_engine_gets_all_if_told_to),

@@ -72,6 +72,7 @@
  * @unmapped_pages: now
  * @busy_pages: dealt with since others could run
  * @turn: who copies now
+ * @start_ns: when the call began
  * @alone: so many of the next folios are unmapped one by one
  * @engine_idle: the engine copies nothing unless this task helps
  * @engine_full: the engine has refused a copy since a chunk was last finished
@@ -105,6 +106,7 @@ struct migrate_pipeline {
 	unsigned long unmapped_pages;
 	unsigned long busy_pages;
 	struct migrate_turn turn;
+	u64 start_ns;
 	unsigned int alone;
 	bool engine_idle;
 	bool engine_full;
@@ -519,6 +521,8 @@ static void pipeline_remap_ended(struct migrate_pipeline *p,
 
 static void pipeline_end_turn(struct migrate_pipeline *p)
 {
+	if (p->turn.few)
+		p->turn.lost_ns = ktime_get_ns() - p->start_ns;
 	migrate_offload_learn(p->state, &p->turn);
 	p->turn.over = true;
 }
@@ -544,7 +548,7 @@ static bool pipeline_take_turn(struct migrate_pipeline *p)
 	if (!turn->over)
 		return true;
 	if (!turn->next)
-		turn->next = migrate_offload_choose(p->state, order, !p->tail);
+		turn->next = migrate_offload_choose(p->state, order, false);
 	if (turn->next != turn->m) {
 		if (!pipeline_is_empty(p))
 			return false;
@@ -553,7 +557,9 @@ static bool pipeline_take_turn(struct migrate_pipeline *p)
 		p->quota = max(migrate_offload_first_quota(p->state),
 			       p->flush_pages);
 	}
-	*turn = (struct migrate_turn) { .m = turn->next, .order = order };
+	*turn = (struct migrate_turn) {
+		.m = turn->next, .few = turn->few, .order = order,
+	};
 	return true;
 }
 
@@ -909,22 +915,38 @@ migrate_offload_target_of(new_folio_t get_new_folio, unsigned long private)
 	return migration_target_of(get_new_folio, private);
 }
 
-/* Is the engine there, and the call large enough and allowed to use it? */
-static bool state_wants(const struct migrate_offload_state *state,
-			struct list_head *from, enum migrate_reason reason)
+/* Is the call large enough? Finds out also whether its folios are few. */
+static bool pipeline_is_large(struct migrate_pipeline *p)
 {
+	unsigned long most = p->state->may_choose ? p->quota << PAGE_SHIFT : 0;
 	unsigned long bytes = 0;
 	struct folio *folio;
 
-	if (!(state->reasons & BIT(reason)) ||
-	    !migrate_offload_in_service(state))
-		return false;
-	list_for_each_entry(folio, from, lru) {
+	list_for_each_entry(folio, p->from, lru) {
+		/* One folio is few, however large it is */
+		p->turn.few = p->state->may_choose &&
+			      (!bytes || bytes + folio_size(folio) <= most);
 		bytes += folio_size(folio);
-		if (bytes >= state->min_bytes)
+		if (bytes >= p->state->min_bytes && !p->turn.few)
 			return true;
 	}
-	return false;
+	return bytes >= p->state->min_bytes;
+}
+
+/* Is the engine there, the call large enough, and is it worth it? */
+static bool pipeline_is_wanted(struct migrate_pipeline *p)
+{
+	struct migrate_turn *turn = &p->turn;
+	struct folio *first;
+
+	if (!(p->state->reasons & BIT(p->call.reason)) ||
+	    !migrate_offload_in_service(p->state) || !pipeline_is_large(p))
+		return false;
+	if (!turn->few)
+		return true;
+	first = list_first_entry(p->from, struct folio, lru);
+	turn->next = migrate_offload_choose(p->state, folio_order(first), true);
+	return turn->next;
 }
 
 static struct migrate_window *state_get_window(struct migrate_offload_state *state)
@@ -976,6 +998,7 @@ static void pipeline_end(struct migrate_pipeline *p)
 static void pipeline_run(struct migrate_pipeline *p)
 {
 	trace_migrate_offload_begin(p->state->m->name, p->call.reason);
+	p->start_ns = ktime_get_ns();
 	pipeline_flow(p);
 	list_splice(&p->to_linux, p->from);
 	migrate_offload_count(STAT_CALLS, 1);
@@ -1029,15 +1052,15 @@ int __migrate_offload_pages(struct list_head *from, struct list_head *ret_folios
 
 	idx = srcu_read_lock(&migrate_offload_srcu);
 	state = srcu_dereference(migrate_offload_state, &migrate_offload_srcu);
-	if (!state || !state_wants(state, from, reason))
+	if (!state)
 		goto unlock;
 	p.state = state;
-	if (!pipeline_begin(&p))
-		goto unlock;
 	p.flush_pages = READ_ONCE(state->flush_pages);
 	p.quota = max(migrate_offload_first_quota(state), p.flush_pages);
 	p.engine_idle = state->m->copies_by_cpu;
 	p.turn = (struct migrate_turn) { .m = state->m, .over = state->may_choose };
+	if (!pipeline_is_wanted(&p) || !pipeline_begin(&p))
+		goto unlock;
 	pipeline_run(&p);
 	pipeline_end(&p);
 unlock:

@@ -151,7 +151,7 @@ static void state_set_limits(struct migrate_offload_state *state,
 		state->nr_chunks = max(state->nr_chunks, 2);
 	/* Whoever chooses the window wants to see what the engine makes of it */
 	state->may_choose = state->target_us && !s->engine_always &&
-			    !state->m->copies_by_cpu && !state->m->help;
+			    !state->m->copies_by_cpu;
 }
 
 static struct migrate_offload_state *
