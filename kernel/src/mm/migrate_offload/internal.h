@@ -12,6 +12,7 @@
 #include <linux/migrate.h>
 #include <linux/migrate_mode.h>
 #include <linux/migrate_offload.h>
+#include <linux/notifier.h>
 #include <linux/spinlock.h>
 #include <linux/srcu.h>
 
@@ -220,6 +221,9 @@ ssize_t migrate_offload_show_active(char *buf);
 ssize_t migrate_offload_show_available(char *buf);
 unsigned long migrate_offload_get(size_t offset);
 int migrate_offload_set(size_t offset, unsigned long value);
+extern bool migrate_offload_suspended;
+int migrate_offload_pm(struct notifier_block *nb, unsigned long event,
+		       void *unused);
 bool migrate_offload_in_service(const struct migrate_offload_state *state);
 ssize_t migrate_offload_show_in_service(char *buf);
 bool migrate_offload_replace_windows(void);

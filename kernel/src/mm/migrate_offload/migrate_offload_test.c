@@ -22,6 +22,7 @@
 #include <linux/page-flags.h>
 #include <linux/pagemap.h>
 #include <linux/shmem_fs.h>
+#include <linux/suspend.h>
 #include <linux/swap.h>
 #include <linux/uaccess.h>
 #include <linux/workqueue.h>
@@ -1925,6 +1926,32 @@ static void unregister_waits_for_what_is_in_flight(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, nr_intact(fx), NR_FOLIOS);
 }
 
+static void nothing_is_in_flight_when_the_machine_suspends(struct kunit *test)
+{
+	struct fixture *fx = test->priv;
+	struct task_struct *task;
+	unsigned int nr;
+
+	prepare(test, FAULT_SLOW);
+	task = migrate_in_thread(test);
+	while (!atomic_read(&fx->engine.nr_inflight))
+		cond_resched();
+	migrate_offload_pm(NULL, PM_SUSPEND_PREPARE, NULL);
+	KUNIT_EXPECT_EQ(test, atomic_read(&fx->engine.nr_inflight), 0);
+	KUNIT_EXPECT_FALSE(test, in_service(test));
+	nr = fx->engine.nr_submitted;
+	KUNIT_EXPECT_TRUE(test, ended_in_time(fx, task));
+	isolate(test);
+	expect_all_moved(test);
+	KUNIT_EXPECT_EQ(test, fx->engine.nr_submitted, nr);
+	KUNIT_EXPECT_LT(test, nr, NR_FOLIOS);
+	migrate_offload_pm(NULL, PM_POST_SUSPEND, NULL);
+	KUNIT_EXPECT_TRUE(test, in_service(test));
+	isolate(test);
+	expect_all_moved(test);
+	KUNIT_EXPECT_EQ(test, fx->engine.nr_submitted, nr + NR_FOLIOS);
+}
+
 static void register_refuses_bad_migrators(struct kunit *test)
 {
 	struct fixture *fx = test->priv;
@@ -2117,6 +2144,7 @@ static struct kunit_case migrate_offload_cases[] = {
 	KUNIT_CASE(histogram_counts_only_when_enabled),
 	KUNIT_CASE(histogram_counts_each_folio),
 	KUNIT_CASE(unregister_waits_for_what_is_in_flight),
+	KUNIT_CASE(nothing_is_in_flight_when_the_machine_suspends),
 	KUNIT_CASE(register_refuses_bad_migrators),
 	KUNIT_CASE(unknown_migrator_changes_nothing),
 	KUNIT_CASE(contradictory_settings_are_refused),

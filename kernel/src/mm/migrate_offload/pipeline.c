@@ -131,7 +131,8 @@ struct migrate_pipeline {
 /* Others wait for this call to end */
 static bool pipeline_superseded(struct migrate_pipeline *p)
 {
-	return rcu_access_pointer(migrate_offload_state) != p->state;
+	return rcu_access_pointer(migrate_offload_state) != p->state ||
+	       READ_ONCE(migrate_offload_suspended);
 }
 
 static struct migrate_chunk *pipeline_chunk(struct migrate_pipeline *p,
@@ -273,7 +274,7 @@ static bool pipeline_stock(struct migrate_pipeline *p)
 		}
 		/* Linux splits it, or knows that it cannot be moved */
 		pipeline_leave(p, src);
-		/* Memory was looked for for long, or there are many like it */
+		/* That it has no memory took long, or there are many like it */
 		pause = 0;
 		p->no_memory = nr_nomem == MAX_NOMEM;
 		if (p->no_memory)

@@ -14,6 +14,7 @@
 #include <linux/mutex.h>
 #include <linux/slab.h>
 #include <linux/string.h>
+#include <linux/suspend.h>
 #include <linux/sysfs.h>
 
 #include "hooks.h"
@@ -36,6 +37,8 @@
 DEFINE_STATIC_KEY_FALSE(migrate_offload_key);
 DEFINE_SRCU(migrate_offload_srcu);
 struct migrate_offload_state __rcu *migrate_offload_state;
+/* The machine is about to suspend, or does so */
+bool migrate_offload_suspended;
 
 /* Protects all below, and the writing of migrate_offload_state; SRCU to read */
 static DEFINE_MUTEX(registry_lock);
@@ -281,8 +284,26 @@ bool migrate_offload_in_service(const struct migrate_offload_state *state)
 {
 	struct migrator *m = state->m;
 
-	return !atomic_long_read(&m->stats->overdue) &&
+	return !READ_ONCE(migrate_offload_suspended) &&
+	       !atomic_long_read(&m->stats->overdue) &&
 	       (!m->in_service || m->in_service(m));
+}
+
+/*
+ * No engine has copies when its device is suspended. That comes after tasks are
+ * frozen, which not all are that migrate.
+ */
+int migrate_offload_pm(struct notifier_block *nb, unsigned long event,
+		       void *unused)
+{
+	bool suspends = event == PM_SUSPEND_PREPARE ||
+			event == PM_HIBERNATION_PREPARE ||
+			event == PM_RESTORE_PREPARE;
+
+	WRITE_ONCE(migrate_offload_suspended, suspends);
+	if (suspends)
+		synchronize_srcu(&migrate_offload_srcu);
+	return NOTIFY_DONE;
 }
 
 /**

@@ -9,6 +9,7 @@
 #include <linux/mm.h>
 #include <linux/slab.h>
 #include <linux/string.h>
+#include <linux/suspend.h>
 #include <linux/sysfs.h>
 
 #include "internal.h"
@@ -383,6 +384,7 @@ static int __init migrate_offload_init(void)
 	error = migrate_offload_register(&migrator_cpu);
 	if (error)
 		goto remove_groups;
+	pm_notifier(migrate_offload_pm, 0);
 	return 0;
 
 remove_groups:
