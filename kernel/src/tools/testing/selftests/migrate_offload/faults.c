@@ -27,6 +27,8 @@
 #define PART_FOLIOS	(131072 / PAGE)
 #define NEW_SEED	0x0102030405060708ULL
 
+static int nodes_of_move[2];
+
 struct fault {
 	const char *name;
 	unsigned int every;
@@ -516,6 +518,55 @@ TEST_F_TIMEOUT(lasting, stuck_engine_is_given_up_by_both, 60)
 	EXPECT_EQ(0, module_unload("dcbm", 10000));
 	EXPECT_EQ(0, region_wrong_words(&self->region));
 	move(_metadata, self, 1);
+}
+
+#define NR_CALLS	(SIZE / PMD)
+
+static void *move_folio(void *arg)
+{
+	struct region *r = arg;
+
+	return (void *)pages_move(r, nodes_of_move[1], OWN);
+}
+
+/*
+ * Each call has one folio, which takes the engine a quarter of a second: the last
+ * one waits for longer than the deadline, of an engine that works.
+ */
+TEST(slow_engine_that_many_calls_use_is_not_stuck)
+{
+	pthread_t threads[NR_CALLS];
+	struct region all, part[NR_CALLS];
+	struct offload_stats before;
+	const char *why;
+	void *off;
+
+	why = set_up(&all, nodes_of_move, PMD, "timeout_ms=60000");
+	if (!why) {
+		offload_unload();
+		why = offload_use_dcbm("channels=1 ring=64 mbps=8",
+				       "timeout_ms=60000");
+	}
+	if (why)
+		SKIP(return, "%s", why);
+	offload_set("deadline_ms", "500");
+	before = offload_stats(NULL);
+	for (size_t i = 0; i < NR_CALLS; i++) {
+		part[i] = all;
+		part[i].addr += i * PMD;
+		part[i].size = PMD;
+		ASSERT_EQ(0, pthread_create(&threads[i], NULL, move_folio,
+					    &part[i]));
+	}
+	for (size_t i = 0; i < NR_CALLS; i++) {
+		pthread_join(threads[i], &off);
+		EXPECT_EQ(NULL, off);
+	}
+	EXPECT_EQ(0, file_read_long(OFFLOAD_DIR "/migrators/dcbm/overdue"));
+	EXPECT_EQ(0, offload_stats(&before).quarantined_bytes);
+	EXPECT_EQ((long)NR_CALLS, offload_stats(&before).folios);
+	EXPECT_EQ(0, region_wrong_words(&all));
+	tear_down();
 }
 
 /* --- busy CPUs --- */
