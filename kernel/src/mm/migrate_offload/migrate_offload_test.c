@@ -2068,7 +2068,7 @@ static void fixture_exit(struct kunit *test)
 		return;
 	if (fx->registered)
 		migrate_offload_unregister(&fx->engine.m);
-	flush_delayed_work(&fx->engine.work);
+	cancel_delayed_work_sync(&fx->engine.work);
 	engine_end_late(&fx->engine);
 	migrate_offload_reap();
 	if (!list_empty(&fx->list))
