@@ -485,6 +485,7 @@ static int softdma_probe(struct platform_device *pdev)
 	softdma_init_dma_device(&sd->ddev, dev);
 	for (i = 0; i < config->channels; i++)
 		softdma_init_chan(sd, &sd->chan[i]);
+	sd->ddev.reports_errors = config->reports_errors;
 	if (config->private)
 		dma_cap_set(DMA_PRIVATE, sd->ddev.cap_mask);
 	softdma_declare_order(sd);

@@ -39,12 +39,14 @@ struct softdma_config {
 	unsigned int channels;
 	unsigned int ring;
 	bool private;
+	bool reports_errors;
 };
 
 static struct softdma_config softdma_config = {
 	.channels = 4,
 	.ring = 64,
 	.private = true,
+	.reports_errors = true,
 };
 module_param_named(channels, softdma_config.channels, uint, 0444);
 MODULE_PARM_DESC(channels, "channels per device, 1 to 64 (default 4)");
@@ -52,6 +54,8 @@ module_param_named(ring, softdma_config.ring, uint, 0444);
 MODULE_PARM_DESC(ring, "descriptors per channel, 1 to 4096 (default 64)");
 module_param_named(private, softdma_config.private, bool, 0444);
 MODULE_PARM_DESC(private, "private channels, to be requested one by one; else public ones (default Y)");
+module_param_named(reports_errors, softdma_config.reports_errors, bool, 0444);
+MODULE_PARM_DESC(reports_errors, "say what is true, that clients can rely on each result (default Y)");
 
 static bool softdma_per_node;
 module_param_named(per_node, softdma_per_node, bool, 0444);

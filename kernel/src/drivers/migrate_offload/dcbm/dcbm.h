@@ -182,7 +182,7 @@ extern wait_queue_head_t dcbm_idle;
 extern struct list_head dcbm_chans;
 extern atomic_t dcbm_nr_live;
 
-const char *dcbm_refuses(const char *driver, const char *allow);
+bool dcbm_trusts(const struct dma_device *device, const char *allow);
 bool dcbm_may_use(struct dma_chan *chan, const char **why);
 
 bool dcbm_hears_of_unbind(struct device *dev);

@@ -284,28 +284,7 @@ static void without_a_free_table_folios_must_adjoin(struct kunit *test)
 	expect_part(test, b, 5, 5, 2);
 }
 
-static void only_drivers_that_report_errors_are_used(struct kunit *test)
-{
-	KUNIT_EXPECT_NULL(test, dcbm_refuses("ptdma", NULL));
-	KUNIT_EXPECT_NULL(test, dcbm_refuses("softdma", ""));
-	KUNIT_EXPECT_NOT_NULL(test, dcbm_refuses("sf-pdma", NULL));
-	KUNIT_EXPECT_NOT_NULL(test, dcbm_refuses("unheard-of", NULL));
-	KUNIT_EXPECT_NOT_NULL(test, dcbm_refuses("", NULL));
-	KUNIT_EXPECT_NOT_NULL(test, dcbm_refuses("", ","));
-}
-
-static void others_are_used_at_ones_own_risk(struct kunit *test)
-{
-	KUNIT_EXPECT_NULL(test, dcbm_refuses("own", "own"));
-	KUNIT_EXPECT_NULL(test, dcbm_refuses("own", "other,own"));
-	KUNIT_EXPECT_NULL(test, dcbm_refuses("own", "own,other"));
-	KUNIT_EXPECT_NOT_NULL(test, dcbm_refuses("own", "owner,disown"));
-	KUNIT_EXPECT_NOT_NULL(test, dcbm_refuses("owner", "own"));
-	/* Of these it is known why not */
-	KUNIT_EXPECT_NOT_NULL(test, dcbm_refuses("idxd", "idxd"));
-}
-
-/* A channel of a device that reaches all memory, and whose driver is known */
+/* A channel of a device that reaches all memory, and whose driver reports errors */
 struct dcbm_engine {
 	struct device_driver driver;
 	struct device dev;
@@ -328,10 +307,56 @@ static struct dcbm_engine *get_engine(struct kunit *test)
 	e->dev.driver = &e->driver;
 	e->dev.dma_mask = &e->dma_mask;
 	e->device.dev = &e->dev;
+	e->device.reports_errors = true;
 	dma_cap_set(DMA_MEMCPY, e->device.cap_mask);
 	e->chan.device = &e->device;
 	e->chan.dev = &e->chan_dev;
 	return e;
+}
+
+/* Whatever it is called: another kernel's driver of that name may hide errors */
+static void driver_that_does_not_promise_is_not_used(struct kunit *test)
+{
+	static const char * const names[] = { "ptdma", "plx_dma", "softdma" };
+	struct dcbm_engine *e = get_engine(test);
+	const char *why;
+	unsigned int i;
+
+	e->device.reports_errors = false;
+	for (i = 0; i < ARRAY_SIZE(names); i++) {
+		e->driver.name = names[i];
+		KUNIT_EXPECT_FALSE(test, dcbm_may_use(&e->chan, &why));
+		KUNIT_ASSERT_NOT_NULL(test, why);
+		KUNIT_EXPECT_NOT_NULL(test, strstr(why, "reports_errors"));
+	}
+}
+
+static void driver_that_promises_is_used(struct kunit *test)
+{
+	struct dcbm_engine *e = get_engine(test);
+	const char *why;
+
+	e->driver.name = "unheard-of";
+	KUNIT_EXPECT_TRUE(test, dcbm_may_use(&e->chan, &why));
+	KUNIT_EXPECT_NULL(test, why);
+}
+
+static void others_are_used_at_ones_own_risk(struct kunit *test)
+{
+	struct dcbm_engine *e = get_engine(test);
+
+	e->device.reports_errors = false;
+	e->driver.name = "own";
+	KUNIT_EXPECT_TRUE(test, dcbm_trusts(&e->device, "own"));
+	KUNIT_EXPECT_TRUE(test, dcbm_trusts(&e->device, "other,own"));
+	KUNIT_EXPECT_TRUE(test, dcbm_trusts(&e->device, "own,other"));
+	KUNIT_EXPECT_FALSE(test, dcbm_trusts(&e->device, "owner,disown"));
+	KUNIT_EXPECT_FALSE(test, dcbm_trusts(&e->device, ""));
+	KUNIT_EXPECT_FALSE(test, dcbm_trusts(&e->device, NULL));
+	e->driver.name = "owner";
+	KUNIT_EXPECT_FALSE(test, dcbm_trusts(&e->device, "own"));
+	e->driver.name = "";
+	KUNIT_EXPECT_FALSE(test, dcbm_trusts(&e->device, ","));
 }
 
 /* Nor is it worth a word: they are others' to use */
@@ -434,7 +459,8 @@ static struct kunit_case dcbm_cases[] = {
 	KUNIT_CASE(behind_an_iommu_folios_lie_anywhere),
 	KUNIT_CASE(part_has_no_more_than_its_table),
 	KUNIT_CASE(without_a_free_table_folios_must_adjoin),
-	KUNIT_CASE(only_drivers_that_report_errors_are_used),
+	KUNIT_CASE(driver_that_does_not_promise_is_not_used),
+	KUNIT_CASE(driver_that_promises_is_used),
 	KUNIT_CASE(others_are_used_at_ones_own_risk),
 	KUNIT_CASE(channels_of_slave_controllers_are_not_used),
 	KUNIT_CASE(device_without_driver_or_known_bus_is_not_used),

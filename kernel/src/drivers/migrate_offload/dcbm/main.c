@@ -38,7 +38,7 @@ MODULE_PARM_DESC(timeout_ms, "a channel whose oldest descriptor makes it wait fo
 
 char *dcbm_allow;
 module_param_named(allow, dcbm_allow, charp, 0444);
-MODULE_PARM_DESC(allow, "drivers to trust at one's own risk, separated by commas, besides those that dcbm knows to report errors (default: none)");
+MODULE_PARM_DESC(allow, "drivers to use at one's own risk, separated by commas, besides those that promise to report errors (default: none)");
 
 struct workqueue_struct *dcbm_wq;
 static struct dentry *dcbm_debugfs;
@@ -137,7 +137,7 @@ static int dcbm_begin(struct migrator *m)
 
 	if (!nr) {
 		dcbm_leave_channels();
-		pr_err("no free DMA channel may copy memory: load the driver of a DMA engine first\n");
+		pr_err("no free DMA channel may copy memory: load the driver of a DMA engine first; of channels that are not used it is said above why\n");
 		return -ENODEV;
 	}
 	pr_info("%u channels\n", nr);

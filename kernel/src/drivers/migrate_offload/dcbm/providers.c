@@ -2,11 +2,11 @@
 /*
  * dcbm: whose channels may copy pages
  *
- * dmaengine asks little of its drivers. A driver that reports no result has
- * success reported for it; one that sleeps in prep does so while folios are
- * unmapped; the channels of a slave controller are missing elsewhere. So each
- * driver in this table was read, as of Linux 6.12. One that is not in it is not
- * used, unless the administrator answers for it.
+ * A driver that reports no result has success reported for it by dmaengine; one
+ * that sleeps in prep does so while folios are unmapped. Only a driver that says
+ * of itself that it does neither, by &dma_device.reports_errors, is used, or one
+ * that the administrator answers for. The channels of a slave controller would be
+ * missing elsewhere.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
@@ -15,36 +15,6 @@
 #include <linux/string.h>
 
 #include "dcbm.h"
-
-/**
- * struct dcbm_provider - a dmaengine driver that was read
- * @driver: its name
- * @good: a failed copy is reported as such, and preparing never sleeps
- * @why: what decided
- */
-struct dcbm_provider {
-	const char *driver;
-	bool good;
-	const char *why;
-};
-
-static const struct dcbm_provider dcbm_providers[] = {
-	{ "plx_dma", true, "success, length and error are written back per descriptor" },
-	{ "ptdma", true, "reports each descriptor since it was mended with this driver" },
-	{ "softdma", true, "reports every fault; for tests" },
-
-	{ "bcm-sba-raid", false, "reports no result" },
-	{ "ccp", false, "knows of an error and reports no result" },
-	{ "fsl-qdma", false, "waits up to 100 ms for a descriptor in prep" },
-	{ "hidma", false, "may sleep in submit, to resume its device" },
-	{ "hisi_dma", false, "never ends a copy that failed" },
-	{ "ioatdma", false, "its watchdog drops what it was stuck at without a word" },
-	{ "idxd", false, "sleeps in prep; a queue that is unbound takes its channel along" },
-	{ "mv_xor", false, "reports no result" },
-	{ "mv_xor_v2", false, "reports no result" },
-	{ "sf-pdma", false, "reports no result when it has given up" },
-	{ "xilinx-zynqmp-dma", false, "completes what was queued at an error without a result" },
-};
 
 /* Is @name one of the words of @list, which commas separate? */
 static bool dcbm_listed(const char *list, const char *name)
@@ -62,22 +32,16 @@ static bool dcbm_listed(const char *list, const char *name)
 }
 
 /**
- * dcbm_refuses - may a driver's channels copy pages?
- * @driver: its name
- * @allow: names of others that the administrator answers for, or NULL
+ * dcbm_trusts - is the result of each copy of a device to be relied on?
+ * @device: of dmaengine; its device has a driver
+ * @allow: names of drivers that the administrator answers for, or NULL
  *
- * Return: NULL if they may, else the reason.
+ * Return: true if the driver promises it, or the administrator does.
  */
-const char *dcbm_refuses(const char *driver, const char *allow)
+bool dcbm_trusts(const struct dma_device *device, const char *allow)
 {
-	const struct dcbm_provider *p = dcbm_providers;
-
-	for (; p < dcbm_providers + ARRAY_SIZE(dcbm_providers); p++)
-		if (!strcmp(p->driver, driver))
-			return p->good ? NULL : p->why;
-	if (dcbm_listed(allow, driver))
-		return NULL;
-	return "not known to report errors; dcbm.allow=DRIVER uses it at your own risk";
+	return device->reports_errors ||
+	       dcbm_listed(allow, device->dev->driver->name);
 }
 
 /*
@@ -110,8 +74,8 @@ bool dcbm_may_use(struct dma_chan *chan, const char **why)
 		*why = "it has no driver of its own";
 	else if (!dcbm_hears_of_unbind(dev))
 		*why = "its bus is not one that dcbm watches for drivers that leave";
-	else
-		*why = dcbm_refuses(dev->driver->name, dcbm_allow);
+	else if (!dcbm_trusts(chan->device, dcbm_allow))
+		*why = "the driver does not promise to report each failed copy (dma_device.reports_errors); load dcbm with allow=DRIVER to use it at your own risk";
 	if (!*why && dcbm_bounces(dmaengine_get_dma_device(chan)))
 		*why = "what it copies would go through bounce buffers";
 	return !*why;

@@ -154,6 +154,24 @@ TEST_F(dcbm, has_channels_only_while_it_is_active)
 	EXPECT_EQ(-ENODEV, offload_try("active", "dcbm"));
 }
 
+/* --- whose --- */
+
+/* What is known of a driver of that name, or was, is no promise of this one */
+TEST_F(dcbm, uses_those_who_promise_to_report_errors)
+{
+	offload_unload();
+	ASSERT_EQ(0, module_load("softdma", "reports_errors=0"));
+	ASSERT_EQ(0, module_load("dcbm", ""));
+	EXPECT_EQ(-ENODEV, offload_try("active", "dcbm"));
+	EXPECT_EQ(0, softdma_users());
+
+	ASSERT_EQ(0, module_unload("dcbm", 1000));
+	ASSERT_EQ(0, module_load("dcbm", "allow=ptdma,softdma"));
+	EXPECT_EQ(0, offload_try("active", "dcbm"));
+	EXPECT_EQ(NR_CHANNELS, softdma_users());
+	move(_metadata, self, 1);
+}
+
 /* --- drivers that leave --- */
 
 TEST_F(dcbm, survives_that_its_driver_leaves_while_it_is_idle)
