@@ -60,15 +60,27 @@ static struct dcbm_chan *dcbm_new_channel(struct dma_chan *chan)
 	return c;
 }
 
-static void dcbm_free_channel(struct dcbm_chan *c)
+/* After a grace period nobody who has found the channels uses them */
+static void dcbm_free_channels(struct list_head *gone)
+{
+	struct dcbm_chan *c, *next;
+
+	if (list_empty(gone))
+		return;
+	synchronize_rcu();
+	list_for_each_entry_safe(c, next, gone, leaving) {
+		put_device(c->dev);
+		dcbm_remove_scatters(c);
+		kvfree(c);
+	}
+}
+
+/* The channel, which is released, is found no more */
+static void dcbm_unlink(struct dcbm_chan *c)
 {
 	lockdep_assert_held(&dcbm_lock);
 	list_del_rcu(&c->link);
 	__clear_bit(c->id, dcbm_ids);
-	synchronize_rcu();
-	put_device(c->dev);
-	dcbm_remove_scatters(c);
-	kvfree(c);
 }
 
 static bool dcbm_of_device(struct dma_chan *chan, void *dev)
@@ -204,7 +216,7 @@ static bool dcbm_gone_if_idle(struct dcbm_chan *c)
 	return idle;
 }
 
-static void dcbm_release_idle(void)
+static void dcbm_release_idle(struct list_head *gone)
 {
 	struct dcbm_chan *c, *next;
 
@@ -213,8 +225,10 @@ static void dcbm_release_idle(void)
 		if (dcbm_gone_if_idle(c))
 			dcbm_release(c);
 		/* If its driver leaves, whoever sees to that frees it */
-		if (!c->chan)
-			dcbm_free_channel(c);
+		if (!c->chan) {
+			dcbm_unlink(c);
+			list_add_tail(&c->leaving, gone);
+		}
 	}
 }
 
@@ -225,11 +239,14 @@ static void dcbm_release_idle(void)
  */
 void dcbm_leave_channels(void)
 {
+	LIST_HEAD(gone);
+
 	mutex_lock(&dcbm_lock);
 	WRITE_ONCE(dcbm_active, false);
 	dcbm_forget_runs();
-	dcbm_release_idle();
+	dcbm_release_idle(&gone);
 	mutex_unlock(&dcbm_lock);
+	dcbm_free_channels(&gone);
 }
 
 /* Return: false if channels are to be given back as soon as they are idle */
@@ -241,10 +258,13 @@ bool dcbm_is_active(void)
 /* The last copies have ended: give back what was kept for them */
 void dcbm_reap(void)
 {
+	LIST_HEAD(gone);
+
 	mutex_lock(&dcbm_lock);
 	if (!dcbm_active)
-		dcbm_release_idle();
+		dcbm_release_idle(&gone);
 	mutex_unlock(&dcbm_lock);
+	dcbm_free_channels(&gone);
 }
 
 static bool dcbm_is_idle(struct dcbm_chan *c)
@@ -271,22 +291,37 @@ void dcbm_wait_idle(void)
 		pr_warn("still waiting for copies to end\n");
 }
 
-/*
- * Wait for what is in flight. If it does not end in time, it is lost, and the
- * driver is told to stop.
- */
-static void dcbm_drain(struct dcbm_chan *c)
+static bool dcbm_are_idle(struct list_head *leaving)
 {
-	dcbm_issue(c);
-	if (wait_event_timeout(dcbm_idle, dcbm_is_idle(c),
+	struct dcbm_chan *c;
+
+	list_for_each_entry(c, leaving, leaving)
+		if (!dcbm_is_idle(c))
+			return false;
+	return true;
+}
+
+/*
+ * Wait for what is in flight, for one timeout in all. What does not end in time
+ * is lost, and the driver is told to stop.
+ */
+static void dcbm_drain(struct list_head *leaving)
+{
+	struct dcbm_chan *c;
+
+	list_for_each_entry(c, leaving, leaving)
+		dcbm_issue(c);
+	if (wait_event_timeout(dcbm_idle, dcbm_are_idle(leaving),
 			       msecs_to_jiffies(dcbm_timeout_ms)))
 		return;
-	dcbm_poll(c);
-	if (dcbm_is_idle(c))
-		return;
-	dcbm_lose_all(c);
-	if (!dmaengine_terminate_sync(c->chan))
-		dcbm_end_lost(c);
+	list_for_each_entry(c, leaving, leaving) {
+		dcbm_poll(c);
+		if (dcbm_is_idle(c))
+			continue;
+		dcbm_lose_all(c);
+		if (!dmaengine_terminate_sync(c->chan))
+			dcbm_end_lost(c);
+	}
 }
 
 /* The device's channels that are not left yet, which nobody else sees to now */
@@ -323,23 +358,23 @@ void dcbm_leave_device(struct device *dev)
 	dcbm_collect_device(dev, &leaving);
 	mutex_unlock(&dcbm_lock);
 
+	dcbm_drain(&leaving);
 	/* Channels of a device wait for each other: they share mappings */
-	list_for_each_entry(c, &leaving, leaving)
-		dcbm_drain(c);
-	list_for_each_entry(c, &leaving, leaving)
-		while (!wait_event_timeout(dcbm_idle, dcbm_is_idle(c), 10 * HZ))
-			dev_warn(c->dev, "dcbm: still waiting for %s\n",
-				 c->name);
+	while (!wait_event_timeout(dcbm_idle, dcbm_are_idle(&leaving), 10 * HZ))
+		dev_warn(dev, "dcbm: still waiting for copies to end\n");
 
 	mutex_lock(&dcbm_lock);
 	list_for_each_entry_safe(c, next, &leaving, leaving) {
 		dev_notice(c->dev, "dcbm: %s is given back: its driver leaves\n",
 			   c->name);
 		dcbm_release(c);
-		if (!dcbm_active)
-			dcbm_free_channel(c);
+		if (dcbm_active)
+			list_del(&c->leaving);
+		else
+			dcbm_unlink(c);
 	}
 	mutex_unlock(&dcbm_lock);
+	dcbm_free_channels(&leaving);
 }
 
 /* --- choosing --- */

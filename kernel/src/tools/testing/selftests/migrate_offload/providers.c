@@ -132,6 +132,12 @@ static bool some_in_flight(void)
 	return channels().in_flight;
 }
 
+/* A folio of 2 MiB has a part for each */
+static bool all_in_flight(void)
+{
+	return channels().in_flight >= 16;
+}
+
 static bool some_stuck(void)
 {
 	return channels().stuck;
@@ -240,6 +246,24 @@ TEST_F_TIMEOUT(dcbm, survives_that_its_driver_leaves_while_it_is_stuck, 60)
 	offload_set("active", "none");
 	EXPECT_EQ(0, module_unload("dcbm", 1000));
 	EXPECT_EQ(0, region_wrong_words(&self->region));
+}
+
+/* One timeout for all channels, as for one */
+TEST_F_TIMEOUT(dcbm, does_not_wait_for_one_stuck_channel_after_the_other, 60)
+{
+	pthread_t thread;
+	long start;
+
+	ASSERT_EQ(NULL, offload_use_dcbm("channels=16", "timeout_ms=1000"));
+	inject("stall", 1);
+	ASSERT_EQ(0, pthread_create(&thread, NULL, move_once, self));
+	EXPECT_TRUE(comes_true(all_in_flight));
+	start = ms_now();
+	EXPECT_EQ(0, file_write(DRIVER "/unbind", DEVICE));
+	EXPECT_GT(4000, ms_now() - start);
+	EXPECT_EQ(0, channels().in_flight);
+	pthread_join(thread, NULL);
+	EXPECT_EQ(0, self->wrong);
 }
 
 /* --- only slow --- */
