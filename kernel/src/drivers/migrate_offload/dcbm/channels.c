@@ -88,9 +88,19 @@ static bool dcbm_of_device(struct dma_chan *chan, void *dev)
 	return chan->device->dev == dev;
 }
 
+/* A device with memcpy channels that nobody uses */
+struct dcbm_device {
+	struct list_head node;
+	struct device *dev;
+	bool good;
+	unsigned int nr_free;
+	unsigned int nr_left;	/* of these, to others */
+};
+
 /* The device's lock is held: no driver comes or goes */
-static void dcbm_take_device(struct device *dev)
+static void dcbm_take_device(struct dcbm_device *d)
 {
+	unsigned int nr = 0;
 	struct dcbm_chan *c;
 	struct dma_chan *chan;
 	dma_cap_mask_t mask;
@@ -98,26 +108,23 @@ static void dcbm_take_device(struct device *dev)
 	lockdep_assert_held(&dcbm_lock);
 	dma_cap_zero(mask);
 	dma_cap_set(DMA_MEMCPY, mask);
-	while (bitmap_weight(dcbm_ids, DCBM_MAX_CHANNELS) < dcbm_max_channels) {
-		chan = dma_request_channel(mask, dcbm_of_device, dev);
+	while (nr < d->nr_free - d->nr_left &&
+	       bitmap_weight(dcbm_ids, DCBM_MAX_CHANNELS) < dcbm_max_channels) {
+		chan = dma_request_channel(mask, dcbm_of_device, d->dev);
 		if (!chan)
-			return;
+			break;
 		c = dcbm_new_channel(chan);
 		if (!c) {
 			dma_release_channel(chan);
-			return;
+			break;
 		}
 		__set_bit(c->id, dcbm_ids);
 		atomic_inc(&dcbm_nr_live);
 		list_add_tail_rcu(&c->link, &dcbm_chans);
+		nr++;
 	}
+	dev_info(d->dev, "dcbm: takes %u of %u free channels\n", nr, d->nr_free);
 }
-
-struct dcbm_device {
-	struct list_head node;
-	struct device *dev;
-	bool good;
-};
 
 /* Note the channel's device; the channel itself is not wanted yet */
 static bool dcbm_note_device(struct dma_chan *chan, void *param)
@@ -126,13 +133,17 @@ static bool dcbm_note_device(struct dma_chan *chan, void *param)
 	struct dcbm_device *d;
 	const char *why;
 
-	list_for_each_entry(d, devices, node)
-		if (d->dev == chan->device->dev)
+	list_for_each_entry(d, devices, node) {
+		if (d->dev == chan->device->dev) {
+			d->nr_free++;
 			return false;
-	d = kmalloc(sizeof(*d), GFP_KERNEL);
+		}
+	}
+	d = kzalloc(sizeof(*d), GFP_KERNEL);
 	if (!d)
 		return false;
 	d->dev = get_device(chan->device->dev);
+	d->nr_free = 1;
 	d->good = dcbm_may_use(chan, &why);
 	if (why)
 		dev_notice(d->dev, "dcbm: channels of %s are not used: %s\n",
@@ -142,8 +153,30 @@ static bool dcbm_note_device(struct dma_chan *chan, void *param)
 	return false;
 }
 
+/* Others ask for a channel of their node: the first devices of each leave some */
+static void dcbm_leave_some(struct list_head *devices)
+{
+	struct dcbm_device *d, *before;
+
+	list_for_each_entry(d, devices, node) {
+		unsigned int nr = dcbm_leave;
+
+		if (!d->good)
+			continue;
+		list_for_each_entry(before, devices, node) {
+			if (before == d)
+				break;
+			if (dev_to_node(before->dev) == dev_to_node(d->dev))
+				nr -= before->nr_left;
+		}
+		d->nr_left = min(nr, d->nr_free);
+	}
+}
+
 /**
  * dcbm_take_channels - take memcpy channels that nobody uses and that may be used
+ *
+ * Some of each memory node are left to others, if the administrator wants that.
  *
  * Return: how many are in service.
  */
@@ -163,13 +196,14 @@ unsigned int dcbm_take_channels(void)
 	dma_cap_zero(mask);
 	dma_cap_set(DMA_MEMCPY, mask);
 	dma_request_channel(mask, dcbm_note_device, &devices);
+	dcbm_leave_some(&devices);
 
 	list_for_each_entry_safe(d, next, &devices, node) {
 		/* A driver that leaves has told us, or does so after this */
 		device_lock(d->dev);
 		mutex_lock(&dcbm_lock);
 		if (d->good)
-			dcbm_take_device(d->dev);
+			dcbm_take_device(d);
 		mutex_unlock(&dcbm_lock);
 		device_unlock(d->dev);
 		put_device(d->dev);

@@ -167,6 +167,7 @@ struct dcbm_chan {
 
 /* The parameters */
 extern unsigned int dcbm_max_channels;
+extern unsigned int dcbm_leave;
 extern unsigned int dcbm_queue_depth;
 extern unsigned int dcbm_max_errors;
 extern unsigned int dcbm_timeout_ms;

@@ -24,6 +24,15 @@ unsigned int dcbm_max_channels;
 module_param_named(channels, dcbm_max_channels, uint, 0444);
 MODULE_PARM_DESC(channels, "take at most so many channels, up to 256; 0 takes all that are free (default 0)");
 
+/*
+ * None by default: whoever chooses dcbm wants its engines to be used, and hardly
+ * anybody asks for a memcpy channel later. ntb_transport does, if it is told to
+ * (use_dma), and says so when it gets none.
+ */
+unsigned int dcbm_leave;
+module_param_named(leave, dcbm_leave, uint, 0444);
+MODULE_PARM_DESC(leave, "leave so many free channels of each memory node to others, such as ntb_transport (default 0)");
+
 unsigned int dcbm_queue_depth = 256;
 module_param_named(queue_depth, dcbm_queue_depth, uint, 0444);
 MODULE_PARM_DESC(queue_depth, "descriptors in flight per channel, 1 to 65536 (default 256)");

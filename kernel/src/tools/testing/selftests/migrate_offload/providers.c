@@ -160,6 +160,24 @@ TEST_F(dcbm, has_channels_only_while_it_is_active)
 	EXPECT_EQ(-ENODEV, offload_try("active", "dcbm"));
 }
 
+/* Of each node, whose devices are others' as well */
+TEST_F(dcbm, leaves_as_many_as_it_is_told)
+{
+	offload_unload();
+	ASSERT_EQ(0, module_load("softdma", "channels=4 per_node=1"));
+	ASSERT_EQ(0, module_load("dcbm", "leave=3"));
+	EXPECT_EQ(0, offload_try("active", "dcbm"));
+	/* The nodes of the fixture, if no other has memory */
+	EXPECT_EQ(2, softdma_users());
+	EXPECT_EQ(2, channels().live);
+	move(_metadata, self, 1);
+	offload_set("active", "none");
+
+	ASSERT_EQ(0, module_unload("dcbm", 1000));
+	ASSERT_EQ(0, module_load("dcbm", "leave=4"));
+	EXPECT_EQ(-ENODEV, offload_try("active", "dcbm"));
+}
+
 /* --- whose --- */
 
 /* What is known of a driver of that name, or was, is no promise of this one */
