@@ -32,14 +32,20 @@ def _server(*functions: str, iommu: bool = True) -> machine.Machine:
 
 
 def _move(
-    where: machine.Machine, *, flavour: str = "debug", option: str = "", then: str = ""
+    where: machine.Machine,
+    *,
+    flavour: str = "debug",
+    load: str = "modprobe ptdma",
+    bench: str = BENCH,
+    option: str = "",
+    then: str = "",
 ) -> tuple[records.Record, records.Record]:
     """What migbench found, and what was counted; the latter after what is to be done then."""
     script = (
-        "modprobe ptdma && modprobe dcbm timeout_ms=500 || fail 'cannot load dcbm'\n"
+        f"{load} && modprobe dcbm timeout_ms=500 || fail 'cannot load dcbm'\n"
         # dcbm is to notice what is wrong, not the core, which would give the engine up
         "echo 60000 >$OFFLOAD/deadline_ms; echo 1 >$OFFLOAD/engine_always; echo dcbm >$OFFLOAD/active\n"
-        f"{BENCH} {option}\n"
+        f"{bench} {option}\n"
         "cd $OFFLOAD/stats; folios=$(cat folios) failed=$(cat fallback_error) kept=$(cat quarantined_bytes)\n"
         "submitted=$(awk 'NR > 1 { n += $4 } END { print n }' /sys/kernel/debug/dcbm/channels)\n"
         f"{then}"
@@ -48,6 +54,53 @@ def _move(
     job = qemu.Job(script, 300.0, programs={"bin/migbench": migbench.build_migbench()})
     said = qemu.run(kbuild.build(flavour), where, job).said
     return records.of(said, "migbench")["found"], records.of(said, "counted")
+
+
+def _channels_of_one_device(fault: str = "", option: str = "") -> tuple[records.Record, records.Record]:
+    """Folios of 2 MiB by eight channels of softdma, which lends the IOMMU of a PCI device."""
+    where = replace(machine.get("smp"), iommu=True, devices=machine.EDU)
+    load = (
+        "modprobe softdma channels=8 && echo softdma.0 >/sys/bus/platform/drivers/softdma/unbind\n"
+        "dev=$(grep -l 0x11e8 /sys/bus/pci/devices/*/device) dev=${dev%/device}\n"
+        "echo softdma >$dev/driver_override && echo ${dev##*/} >/sys/bus/pci/drivers_probe\n"
+        f"cd /sys/module/softdma/parameters\n{fault}\n"
+        "[ -e $dev/driver ] && [ -e $dev/iommu_group ]"
+    )
+    bench = "bench dcbm --folio 2M --bytes 32M --runs 3"
+    strict = replace(where, kernel_args=(*where.kernel_args, "iommu.strict=1"))
+    return _move(strict, load=load, bench=bench, option=option)
+
+
+LARGE_FOLIOS = 4 * 16
+
+
+def test_parts_of_a_folio_share_a_mapping() -> None:
+    """It stays until the last of the device's channels is done with its part of the folio."""
+    found, counted = _channels_of_one_device()
+    assert found["passed"]
+    assert (counted["failed"], counted["kept"]) == (0, 0)
+    assert LARGE_FOLIOS // 2 < counted["moved"] <= LARGE_FOLIOS
+    assert counted["descriptors"] == 8 * counted["moved"]
+
+
+@pytest.mark.parametrize(
+    ("fault", "option"),
+    [
+        ("echo 11 >read_error_every", ""),
+        ("echo 5 >swap_every", ""),
+        ("echo 7 >prep_null_every", ""),
+        ("echo 20 >late_ms; echo 9 >late_every", ""),
+        ("echo 11 >stall_every", "--allow-partial"),
+    ],
+)
+def test_shared_mapping_outlives_what_is_wrong_with_one_part(fault: str, option: str) -> None:
+    """Parts that fail, overtake, are refused or lost; the others of the folio still use the mapping."""
+    found, counted = _channels_of_one_device(fault, option)
+    assert found["passed"]
+    assert found["verified_bytes"] >= 4 * 32 << 20
+    assert counted["moved"] > 0
+    assert (counted["failed"] > 0) == ("error" in fault or "stall" in fault)
+    assert (counted["kept"] > 0) == bool(option)
 
 
 def test_folios_that_lie_anywhere_share_a_descriptor() -> None:

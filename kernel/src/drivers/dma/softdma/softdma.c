@@ -8,14 +8,20 @@
  * channel is as fast as the CPU. A page that is marked poisoned is not read,
  * as real hardware would not get its bytes.
  *
+ * There is a platform device, which no IOMMU is in front of. A PCI device whose
+ * driver_override says softdma becomes one as well: it lends its IOMMU. What that
+ * does not map at this moment is neither read nor written.
+ *
  * softdma_params.h describes the faults that can be injected.
  */
 #include <linux/dma-direct.h>
 #include <linux/dmaengine.h>
+#include <linux/iommu.h>
 #include <linux/kthread.h>
 #include <linux/mm.h>
 #include <linux/module.h>
 #include <linux/nodemask.h>
+#include <linux/pci.h>
 #include <linux/platform_device.h>
 #include <linux/slab.h>
 #include <linux/uaccess.h>
@@ -75,9 +81,16 @@ static struct softdma_desc *to_softdma_desc(struct virt_dma_desc *vd)
 	return container_of(vd, struct softdma_desc, vd);
 }
 
+/* Return: where the device would find @addr; NULL if its IOMMU does not map it */
 static void *softdma_va(struct softdma_chan *c, dma_addr_t addr)
 {
-	return phys_to_virt(dma_to_phys(c->vc.chan.device->dev, addr));
+	struct device *dev = c->vc.chan.device->dev;
+	struct iommu_domain *domain = iommu_get_domain_for_dev(dev);
+	phys_addr_t phys;
+
+	phys = domain ? iommu_iova_to_phys(domain, addr) :
+			dma_to_phys(dev, addr);
+	return phys ? phys_to_virt(phys) : NULL;
 }
 
 /* The active descriptor is wanted no more; called by the thread */
@@ -105,10 +118,23 @@ static void softdma_sleep_until(struct softdma_chan *c, ktime_t end)
 	__set_current_state(TASK_RUNNING);
 }
 
+/* Bytes that were never in the source, as of an engine that failed half way */
+static void softdma_scribble(struct softdma_chan *c, dma_addr_t dst, size_t len)
+{
+	while (len) {
+		void *to = softdma_va(c, dst);
+		size_t n = min(len, PAGE_SIZE - offset_in_page(dst));
+
+		if (to)
+			memset(to, 0xdb, n);
+		dst += n;
+		len -= n;
+	}
+}
+
 static enum dmaengine_tx_result softdma_copy(struct softdma_chan *c,
 					     struct softdma_desc *d)
 {
-	void *src = softdma_va(c, d->src), *dst = softdma_va(c, d->dst);
 	bool fail_write = test_bit(SOFTDMA_WRITE_ERROR, &d->faults);
 	bool deny = test_bit(SOFTDMA_RESIDUE, &d->faults);
 	bool fail = fail_write || deny ||
@@ -116,12 +142,16 @@ static enum dmaengine_tx_result softdma_copy(struct softdma_chan *c,
 	size_t end = fail ? d->len / 2 : d->len;
 
 	while (d->done < end) {
-		void *from = src + d->done;
-		size_t n = min(end - d->done, PAGE_SIZE - offset_in_page(from));
+		void *from = softdma_va(c, d->src + d->done);
+		void *to = softdma_va(c, d->dst + d->done);
+		size_t n = min3(end - d->done, PAGE_SIZE - offset_in_page(from),
+				PAGE_SIZE - offset_in_page(to));
 		size_t left = n;
 
-		if (!PageHWPoison(virt_to_page(from)))
-			left = copy_mc_to_kernel(dst + d->done, from, n);
+		if (!to)
+			return DMA_TRANS_WRITE_FAILED;
+		if (from && !PageHWPoison(virt_to_page(from)))
+			left = copy_mc_to_kernel(to, from, n);
 		WRITE_ONCE(d->done, d->done + n - left);
 		if (left)
 			return DMA_TRANS_READ_FAILED;
@@ -131,7 +161,7 @@ static enum dmaengine_tx_result softdma_copy(struct softdma_chan *c,
 	}
 	if (!fail)
 		return DMA_TRANS_NOERROR;
-	memset(dst + end, 0xdb, DIV_ROUND_UP(d->len - end, 2));
+	softdma_scribble(c, d->dst + end, DIV_ROUND_UP(d->len - end, 2));
 	if (deny)
 		return DMA_TRANS_NOERROR;
 	return fail_write ? DMA_TRANS_WRITE_FAILED : DMA_TRANS_READ_FAILED;
@@ -462,21 +492,12 @@ static void softdma_init_dma_device(struct dma_device *ddev, struct device *dev)
 	dma_cap_set(DMA_MEMCPY, ddev->cap_mask);
 }
 
-static int softdma_probe(struct platform_device *pdev)
+static int softdma_attach(struct device *dev, const struct softdma_config *config)
 {
-	const struct softdma_config *config = dev_get_platdata(&pdev->dev);
-	struct device *dev = &pdev->dev;
 	struct softdma_dev *sd;
 	unsigned int i;
 	int err;
 
-	if (device_iommu_mapped(dev)) {
-		dev_err(dev, "cannot follow DMA addresses through an IOMMU\n");
-		return -EOPNOTSUPP;
-	}
-	err = dma_coerce_mask_and_coherent(dev, DMA_BIT_MASK(64));
-	if (err)
-		return err;
 	sd = devm_kzalloc(dev, struct_size(sd, chan, config->channels),
 			  GFP_KERNEL);
 	if (!sd)
@@ -493,7 +514,7 @@ static int softdma_probe(struct platform_device *pdev)
 	err = dma_async_device_register(&sd->ddev);
 	if (err)
 		return err;
-	platform_set_drvdata(pdev, sd);
+	dev_set_drvdata(dev, sd);
 	mutex_lock(&softdma_lock);
 	list_add_tail(&sd->node, &softdma_devs);
 	mutex_unlock(&softdma_lock);
@@ -503,14 +524,29 @@ static int softdma_probe(struct platform_device *pdev)
 }
 
 /* Clients give their channels back before; dmaengine warns of those who do not */
-static void softdma_remove(struct platform_device *pdev)
+static void softdma_detach(struct device *dev)
 {
-	struct softdma_dev *sd = platform_get_drvdata(pdev);
+	struct softdma_dev *sd = dev_get_drvdata(dev);
 
 	mutex_lock(&softdma_lock);
 	list_del(&sd->node);
 	mutex_unlock(&softdma_lock);
 	dma_async_device_unregister(&sd->ddev);
+}
+
+static int softdma_probe(struct platform_device *pdev)
+{
+	int err;
+
+	err = dma_coerce_mask_and_coherent(&pdev->dev, DMA_BIT_MASK(64));
+	if (err)
+		return err;
+	return softdma_attach(&pdev->dev, dev_get_platdata(&pdev->dev));
+}
+
+static void softdma_remove(struct platform_device *pdev)
+{
+	softdma_detach(&pdev->dev);
 }
 
 static struct platform_driver softdma_driver = {
@@ -519,6 +555,29 @@ static struct platform_driver softdma_driver = {
 	.driver = {
 		.name = "softdma",
 	},
+};
+
+static int softdma_pci_probe(struct pci_dev *pdev,
+			     const struct pci_device_id *id)
+{
+	int err;
+
+	err = dma_set_mask_and_coherent(&pdev->dev, DMA_BIT_MASK(64));
+	if (err)
+		return err;
+	return softdma_attach(&pdev->dev, &softdma_config);
+}
+
+static void softdma_pci_remove(struct pci_dev *pdev)
+{
+	softdma_detach(&pdev->dev);
+}
+
+/* Without ids it is bound to what names it in its driver_override */
+static struct pci_driver softdma_pci_driver = {
+	.name = "softdma",
+	.probe = softdma_pci_probe,
+	.remove = softdma_pci_remove,
 };
 
 static struct platform_device *softdma_pdevs[MAX_NUMNODES];
@@ -590,13 +649,23 @@ static int __init softdma_init(void)
 		return err;
 	err = softdma_add_devices();
 	if (err)
-		platform_driver_unregister(&softdma_driver);
+		goto unregister;
+	err = pci_register_driver(&softdma_pci_driver);
+	if (err)
+		goto remove;
+	return 0;
+
+remove:
+	softdma_remove_devices();
+unregister:
+	platform_driver_unregister(&softdma_driver);
 	return err;
 }
 module_init(softdma_init);
 
 static void __exit softdma_exit(void)
 {
+	pci_unregister_driver(&softdma_pci_driver);
 	softdma_remove_devices();
 	platform_driver_unregister(&softdma_driver);
 }
