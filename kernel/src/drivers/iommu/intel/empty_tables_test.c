@@ -607,6 +607,36 @@ static void map_that_fails(struct kunit *test)
 	free_domain(test, domain);
 }
 
+/* The entry that leads to the lowest table of an address. */
+static struct dma_pte *entry_above(struct dmar_domain *domain, u64 iova)
+{
+	int level = 2;
+
+	return pfn_to_dma_pte(domain, iova >> VTD_PAGE_SHIFT, &level, GFP_KERNEL);
+}
+
+/*
+ * Who has linked a table was interrupted before the entry was in memory: who maps
+ * beside him sees to it, or the hardware would not find what that one has mapped.
+ */
+static void entry_that_another_has_linked(struct kunit *test)
+{
+	struct dmar_domain *domain = make_domain(test, 0);
+	struct dma_pte *entry;
+
+	map(test, domain, PLACE, SZ_4K);
+	entry = entry_above(domain, PLACE);
+	KUNIT_EXPECT_TRUE(test, entry->val & DMA_PTE_FLUSHED);
+	entry->val &= ~DMA_PTE_FLUSHED;
+	map(test, domain, PLACE + SZ_4K, SZ_4K);
+	KUNIT_EXPECT_TRUE(test, entry->val & DMA_PTE_FLUSHED);
+	KUNIT_EXPECT_EQ(test, iommu_iova_to_phys(&domain->domain, PLACE), FRAME);
+	unmap(test, domain, PLACE, SZ_8K);
+	free_tables(domain, PLACE, SZ_8K, 0, ULONG_MAX);
+	KUNIT_EXPECT_EQ(test, nr_tables(domain), 0);
+	free_domain(test, domain);
+}
+
 static struct kunit_case cases[] = {
 	KUNIT_CASE_PARAM(vanilla_leaves_all, format_gen_params),
 	KUNIT_CASE_PARAM(hole_of_everything, format_gen_params),
@@ -627,6 +657,7 @@ static struct kunit_case cases[] = {
 	KUNIT_CASE_PARAM(large_page_where_tables_were, format_gen_params),
 	KUNIT_CASE_PARAM(large_page_over_a_kept_table, format_gen_params),
 	KUNIT_CASE_PARAM(map_that_fails, format_gen_params),
+	KUNIT_CASE_PARAM(entry_that_another_has_linked, format_gen_params),
 	{}
 };
 
