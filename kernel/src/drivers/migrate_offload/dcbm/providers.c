@@ -75,7 +75,7 @@ bool dcbm_may_use(struct dma_chan *chan, const char **why)
 	else if (!dcbm_hears_of_unbind(dev))
 		*why = "its bus is not one that dcbm watches for drivers that leave";
 	else if (!dcbm_trusts(chan->device, dcbm_allow))
-		*why = "the driver does not promise to report each failed copy (dma_device.reports_errors); load dcbm with allow=DRIVER to use it at your own risk";
+		*why = "it does not set reports_errors; dcbm.allow=DRIVER uses it at your own risk";
 	if (!*why && dcbm_bounces(dmaengine_get_dma_device(chan)))
 		*why = "what it copies would go through bounce buffers";
 	return !*why;
