@@ -1104,7 +1104,7 @@ static long calls_counted(void)
 }
 
 /* Those that are there already are no reason to move the others one by one */
-TEST_F(calls, every_other_hugetlb_page_is_there)
+TEST_F_TIMEOUT(calls, every_other_hugetlb_page_is_there, 120)
 {
 	struct calls *c = &self->c;
 	long pages = PMD / PAGE, nr = 16;
