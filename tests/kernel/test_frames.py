@@ -12,7 +12,11 @@ pytestmark = pytest.mark.vm
 
 # Of an unchanged kernel shrink_folio_list() has 424, writeout(), which migrate_pages() may call, 392.
 LIMIT = 400
-OBJECTS = ("migrate", "migrate_runs", "migrate_bulk/batch", "migrate_bulk/range", "migrate_bulk/target", "migrate_bulk/isolate")
+OBJECTS = (
+    "migrate",
+    "migrate_runs",
+    *(f"migrate_bulk/{name}" for name in ("batch", "range", "target", "isolate")),
+)
 FUNCTION = re.compile(r"^[0-9a-f]+ <(.+)>:$")
 FRAME = re.compile(r"\bsub +\$0x([0-9a-f]{1,8}),%rsp$")
 

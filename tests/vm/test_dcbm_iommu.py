@@ -88,7 +88,7 @@ def test_parts_of_a_folio_share_a_mapping() -> None:
     [
         ("echo 11 >read_error_every", ""),
         ("echo 5 >swap_every", ""),
-        ("echo 7 >prep_null_every", ""),
+        ("echo 13 >prep_null_every", ""),
         ("echo 20 >late_ms; echo 9 >late_every", ""),
         ("echo 11 >stall_every", "--allow-partial"),
     ],
