@@ -103,23 +103,6 @@ def _throughput(kept: Kept, engine: str, channels: int | None = None) -> dict[in
     }
 
 
-def _headline(kept: Kept) -> str:
-    cells, vanilla = _throughput(kept, "ferry", MOST), _throughput(kept, "vanilla")
-    parts = [f"{_folio(kib)} {cell['ratio']:.1f}" for kib, cell in cells.items()]
-    every = [cell for cell in kept.load("table-v5-throughput")["cells"] if cell["engine"] == "ferry"]
-    later = [cell for cell in every if _is_later(cell, vanilla[cell["folio_kib"]])]
-    where = f"In {len(every) - len(later)} of {len(every)}" if later else f"In all {len(every)}"
-    dear = [f"{_folio(kib)} {ratio:.1f}" for kib, ratio in _least(kept).items()]
-    return (
-        f"Times as fast as on an unchanged kernel, with {MOST} channels: {', '.join(parts)}; "
-        f"{', '.join(dear)} with the [dearest hardware tried](#how-far-that-holds). "
-        f"{where} cells, of 1 to {MOST} channels, folios are out of reach for a shorter time, at the "
-        f"median and at the 99th percentile. With {MOST} channels the first folio of 2 MiB is usable after "
-        f"{cells[2048]['first_folio_us']:,.0f} us, on an unchanged kernel after "
-        f"{vanilla[2048]['first_folio_us']:,.0f}."
-    )
-
-
 def _is_later(cell: Json, vanilla: Json) -> bool:
     """Whether folios are out of reach for longer."""
     return any(cell["inaccessible_us"][key] > vanilla["inaccessible_us"][key] for key in ("p50", "p99"))
@@ -310,6 +293,44 @@ def _least(kept: Kept) -> dict[int, float]:
     """The lowest ratio of all that was tried, by folio size."""
     found = _sensitive(kept)
     return {kib: min(each[kib]["ferry"]["ratio"] for each in found.values()) for kib in found[PLAIN]}
+
+
+# --- README's first screen ---
+
+HEADLINE = (4, 64, LARGE)  # KiB, the sizes of folio on README
+
+
+def _headline(kept: Kept) -> str:
+    """What one has, and what one gets; and whether folios are inaccessible for a shorter time."""
+    least, vanilla = _least(kept), _throughput(kept, "vanilla")
+    runs = {
+        (row["folio_kib"], row["engine"]): row["ratio"]
+        for name in ("no-engine", "demo")
+        for row in kept.load(name)["runs"]
+        if (name, row["engine"]) in (("no-engine", "none"), ("demo", "mtcopy"))
+    }
+    channels = _throughput(kept, "ferry", MOST)
+    have: list[tuple[str, Callable[[int], float], str]] = [
+        ("no copy engine", lambda kib: runs[kib, "none"], "instructions counted"),
+        ("idle CPUs: `mtcopy`", lambda kib: runs[kib, "mtcopy"], "wall time of one run, emulated"),
+        ("AMD EPYC's PTDMA: `dcbm`", lambda kib: channels[kib]["ratio"], "engine modelled"),
+        (
+            "the same, at the [dearest price tried](docs/evidence.md#how-far-that-holds)",
+            lambda kib: least[kib],
+            "engine modelled",
+        ),
+    ]
+    rows = [[name, *(f"{ratio(kib):.1f}" for kib in HEADLINE), origin] for name, ratio, origin in have]
+    head = ("what you have", *map(_folio, HEADLINE), "evidence")
+    every = [cell for cell in kept.load("table-v5-throughput")["cells"] if cell["engine"] == "ferry"]
+    later = [cell for cell in every if _is_later(cell, vanilla[cell["folio_kib"]])]
+    where = f"In {len(every) - len(later)} of {len(every)}" if later else f"In all {len(every)}"
+    return (
+        f"Times as fast as on unchanged Linux, by size of folio:\n\n{_table(head, rows)}\n\n"
+        f"{where} cells measured with DMA channels, folios are inaccessible for a shorter time than on "
+        "unchanged Linux, at the median and at the 99th percentile. "
+        "[Which hardware works](docs/hardware.md)."
+    )
 
 
 # --- bench, demo, profile ---

@@ -80,7 +80,7 @@ def trade(result: Json, cells: Sequence[Json], path: Path, title: str) -> None:
     from matplotlib import pyplot, ticker
 
     figure, axes = pyplot.subplots(figsize=(9, 5), layout="constrained")
-    kinds = (("vanilla", "vanilla", "s"), ("dma", "the earlier design", "X"), ("ferry", "Ferry", "*"))
+    kinds = (("vanilla", "unchanged Linux", "s"), ("dma", "RFC v5", "X"), ("ferry", "Ferry", "*"))
     for i, folio in enumerate(dict.fromkeys(cell["folio_kib"] for cell in cells)):
         here = {cell["engine"]: cell for cell in cells if cell["folio_kib"] == folio}
         points = {name: (here[name]["inaccessible_us"]["p99"], here[name]["ratio"]) for name, _, _ in kinds}
@@ -99,8 +99,8 @@ def trade(result: Json, cells: Sequence[Json], path: Path, title: str) -> None:
     axes.xaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5)))
     axes.xaxis.set_major_formatter("{x:,.0f}")
     axes.xaxis.set_minor_formatter("")
-    axes.set_xlabel("out of reach, 99th percentile [us]: better to the left")
-    axes.set_ylabel("throughput, vanilla = 1: better upwards")
+    axes.set_xlabel("inaccessible time, 99th percentile [us]: better to the left")
+    axes.set_ylabel("throughput, unchanged Linux = 1: better upwards")
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(loc="upper right", frameon=False)
     _save(figure, path, title, result)
