@@ -530,8 +530,9 @@ static void *move_folio(void *arg)
 }
 
 /*
- * Each call has one folio, which takes the engine a quarter of a second: the last
- * one waits for longer than the deadline, of an engine that works.
+ * Each call has one folio, which takes the engine a third of a second: the second
+ * one waits for longer than the deadline, of an engine that works. A call that
+ * finds no free window, of which there is one for each CPU, goes Linux's way.
  */
 TEST(slow_engine_that_many_calls_use_is_not_stuck)
 {
@@ -544,7 +545,7 @@ TEST(slow_engine_that_many_calls_use_is_not_stuck)
 	why = set_up(&all, nodes_of_move, PMD, "timeout_ms=60000");
 	if (!why) {
 		offload_unload();
-		why = offload_use_dcbm("channels=1 ring=64 mbps=8",
+		why = offload_use_dcbm("channels=1 ring=64 mbps=6",
 				       "timeout_ms=60000");
 	}
 	if (why)
@@ -564,7 +565,7 @@ TEST(slow_engine_that_many_calls_use_is_not_stuck)
 	}
 	EXPECT_EQ(0, file_read_long(OFFLOAD_DIR "/migrators/dcbm/overdue"));
 	EXPECT_EQ(0, offload_stats(&before).quarantined_bytes);
-	EXPECT_EQ((long)NR_CALLS, offload_stats(&before).folios);
+	EXPECT_LE(2, offload_stats(&before).folios);
 	EXPECT_EQ(0, region_wrong_words(&all));
 	tear_down();
 }
