@@ -23,7 +23,7 @@ class Monitor:
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir()
-        self.set: list[tuple[str, str, int | bool]] = []
+        self.set: list[tuple[str, str, faults.Value]] = []
         self._socket = socket.socket(socket.AF_UNIX)
         self._socket.bind(str(path))
         self._socket.listen()
@@ -83,12 +83,12 @@ def monitor(folder: Path) -> Iterator[Monitor]:
 
 
 def test_all_channels_or_one(monitor: Monitor) -> None:
-    assert cli.main(["server", "fault", "error-at=3", "stalled=false"]) == 0
+    assert cli.main(["server", "fault", "error-at=3", "stalled=false", "run=sticky"]) == 0
     assert cli.main(["server", "fault", "bandwidth=1000000", "--channel", "1", "--vm", "one"]) == 0
     both = [
         (f"/machine/peripheral/dma{n}", *pair)
         for n in (0, 1)
-        for pair in (("error-at", 3), ("stalled", False))
+        for pair in (("error-at", 3), ("stalled", False), ("run", "sticky"))
     ]
     assert monitor.set == [*both, ("/machine/peripheral/dma1", "bandwidth", 1000000)]
 
@@ -110,6 +110,7 @@ def test_without_arguments_it_lists(monitor: Monitor, capsys: pytest.CaptureFixt
         (["error-at=-1"], 2, "error-at=-1: must be a number from 0 to 4294967295"),
         (["error-at=4294967296"], 2, "must be a number from 0 to 4294967295"),
         (["error-code=0"], 2, "error-code=0: must be a number from 1 to 63"),
+        (["head=tail"], 2, "head=tail: must be end or fetch"),
         (["stalled=1"], 2, "stalled=1: must be true or false"),
         (["error-at=1", "--channel", "2"], 2, "no channel 2: there are 0 to 1"),
         (["--vm", "two"], 2, "no VM 'two': those that run are one"),

@@ -36,7 +36,7 @@ record after errors: "$(cat $errors)" in_service: "$(cat $OFFLOAD/in_service)"
 def test_a_fault_strikes_a_server_that_runs(capsys: pytest.CaptureFixture[str]) -> None:
     emulator.build()
     codes: list[int] = []
-    now: dict[int, dict[str, int | bool]] = {}
+    now: dict[int, dict[str, faults.Value]] = {}
 
     def strike(text: str) -> None:
         if "FAULT" in text and not codes:

@@ -22,6 +22,8 @@ QUEUE = 0x1000
 CONTROL, TAIL, HEAD, INT_ENABLE, INT_STATUS, STATUS, INT_STATUS_COPY = 0, 4, 8, 12, 16, 0x100, 0x104
 RUN, SIZE_32 = 1, 4 << 3
 COMPLETION, ERROR, STOPPED, EMPTY = 1, 2, 4, 8
+HALT = 2
+ONES = 0xFFFFFFFF
 COMMAND = 0x500012
 GUARD = 64
 
@@ -246,6 +248,87 @@ def test_nth_descriptor_fails(dma: Function) -> None:
     dma.done()
     dma.recover()
     _check_copy(dma, 64)
+
+
+def test_each_nth_descriptor_fails(dma: Function) -> None:
+    dma.enable()
+    dma.set("error-at", 1)
+    dma.set("error-every", 2)
+    failed = []
+    for number in range(5):
+        dma.submit(64)
+        dma.q.step(1064)
+        if dma.done() & ERROR:
+            failed.append(number)
+            dma.recover()
+    assert failed == [0, 2, 4]
+
+
+def test_head_may_run_ahead_of_the_copies(dma: Function) -> None:
+    dma.enable()
+    dma.set("head", "fetch")
+    dma.q.write(SOURCE, b"new")
+    dma.q.write(TARGET, b"old")
+    dma.submit(3)
+    assert dma.reg(HEAD) == dma.ring + 32
+    assert dma.q.read(TARGET, 3) == b"old"
+    dma.q.step(1003)
+    assert dma.q.read(TARGET, 3) == b"new"
+    assert dma.reg(HEAD) == dma.ring + 32
+    dma.set("error-at", 1)
+    dma.submit(3)
+    dma.q.step(1003)
+    assert dma.done() & ERROR
+    assert dma.reg(HEAD) == dma.ring + 64
+
+
+def test_run_may_stay_and_halt_be_set(dma: Function) -> None:
+    """At the end of the ring, and after an error; TAIL alone does not wake it."""
+    dma.enable()
+    dma.set("run", "sticky")
+    dma.submit(64)
+    assert dma.reg(CONTROL) & (RUN | HALT) == RUN
+    dma.q.step(1064)
+    assert dma.reg(CONTROL) & (RUN | HALT) == RUN | HALT
+    dma.done()
+    dma.set_reg(TAIL, dma.ring + 64)
+    dma.q.step(10**6)
+    assert dma.reg(INT_STATUS) == 0
+    dma.set_reg(TAIL, dma.ring + 32)
+    dma.set("error-at", 1)
+    dma.submit(64)
+    dma.q.step(1064)
+    assert dma.done() == ERROR | STOPPED
+    assert dma.reg(CONTROL) & (RUN | HALT) == RUN | HALT
+    dma.recover()
+    _check_copy(dma, 64)
+
+
+def test_a_guess_is_one_of_two_words(dma: Function) -> None:
+    with pytest.raises(AssertionError, match="head must be fetch or end"):
+        dma.set("head", "tail")
+    dma.set("run", "auto")
+    assert dma.q.qmp("qom-get", path=dma.path, property="head") == "end"
+
+
+def test_nth_read_of_the_status_is_lost(dma: Function) -> None:
+    dma.enable()
+    dma.set("ones-at", 2)
+    assert [dma.reg(INT_STATUS) for _ in range(3)] == [0, ONES, 0]
+
+
+def test_function_falls_off_the_bus(dma: Function) -> None:
+    dma.enable()
+    dma.q.write(SOURCE, b"new")
+    dma.q.write(TARGET, b"old")
+    dma.submit(3)
+    dma.set("gone", True)
+    dma.set_reg(INT_ENABLE, 0)
+    dma.q.step(10**6)
+    assert dma.q.read(TARGET, 3) == b"old"
+    assert dma.reg(HEAD) == dma.reg(INT_STATUS) == ONES
+    dma.set("gone", False)
+    assert dma.reg(INT_ENABLE) == COMPLETION | ERROR
 
 
 @pytest.mark.parametrize("code", [0, 64])

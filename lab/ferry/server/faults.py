@@ -28,12 +28,20 @@ NUMBERS = {
     "small-bytes": (0, U32, "descriptors of less than that are small"),
     "small-percent": (0, 100, "rate of small ones, percent; 0: as others"),
     "error-at": (0, U32, "the n-th descriptor from now on fails; 0: none"),
+    "error-every": (0, U32, "and each n-th after it; 0: none"),
     "error-code": (1, 63, "with this code"),
     "stall-at": (0, U32, "the n-th descriptor from now on does not end; 0: none"),
     "lose-irq-at": (0, U32, "the n-th descriptor from now on sends no interrupt; 0: none"),
+    "ones-at": (0, U32, "the n-th read of INT_STATUS from now on gives all ones; 0: none"),
 }
-SWITCHES = {"stalled": "false lets a descriptor that stalls go on"}
-NAMES = (*NUMBERS, *SWITCHES)
+SWITCHES = {
+    "stalled": "false lets a descriptor that stalls go on",
+    "gone": "true: the function has fallen off the bus",
+}
+# What nobody has said of the real function: the words that its property may have.
+GUESSES = {"head": ("end", "fetch"), "run": ("auto", "sticky")}
+NAMES = (*NUMBERS, *SWITCHES, *GUESSES)
+Value = int | bool | str
 
 
 @dataclass(frozen=True)
@@ -72,9 +80,9 @@ def choose(found: list[Running], name: str | None) -> Running:
     raise UsageError(f"no VM '{name}': those that run are {there}")
 
 
-def parse(words: list[str]) -> dict[str, int | bool]:
+def parse(words: list[str]) -> dict[str, Value]:
     """NAME=VALUE words. Raises UsageError for a property that is unknown, or a value out of its range."""
-    found: dict[str, int | bool] = {}
+    found: dict[str, Value] = {}
     for word in words:
         name, equals, text = word.partition("=")
         if name not in NAMES or not equals:
@@ -83,6 +91,11 @@ def parse(words: list[str]) -> dict[str, int | bool]:
             if text not in ("true", "false"):
                 raise UsageError(f"{word}: must be true or false")
             found[name] = text == "true"
+            continue
+        if name in GUESSES:
+            if text not in GUESSES[name]:
+                raise UsageError(f"{word}: must be {' or '.join(GUESSES[name])}")
+            found[name] = text
             continue
         least, most, _ = NUMBERS[name]
         if not re.fullmatch(r"\d{1,20}", text) or not least <= int(text) <= most:
@@ -143,14 +156,14 @@ def wanted(there: list[int], channel: int | None) -> list[int]:
     return [channel]
 
 
-def change(monitor: Qmp, channel: int | None, values: Mapping[str, int | bool]) -> None:
+def change(monitor: Qmp, channel: int | None, values: Mapping[str, Value]) -> None:
     """Set properties of a channel, or of all."""
     for number in wanted(monitor.channels(), channel):
         for name, value in values.items():
             monitor.run("qom-set", path=f"{TOP}/dma{number}", property=name, value=value)
 
 
-def listed(monitor: Qmp, channel: int | None) -> dict[int, dict[str, int | bool]]:
+def listed(monitor: Qmp, channel: int | None) -> dict[int, dict[str, Value]]:
     """The properties of each channel now."""
     return {
         number: {name: monitor.run("qom-get", path=f"{TOP}/dma{number}", property=name) for name in NAMES}

@@ -41,6 +41,18 @@ IOMMU = {
 }
 
 
+def functions(*properties: str) -> tuple[str, ...]:
+    """QEMU's words for a function of the engine per text, which has its properties."""
+    return tuple(
+        word
+        for i, own in enumerate(properties)
+        for word in (
+            "-device",
+            ",".join(filter(None, [f"{emulator.DEVICE},id=dma{i},addr={FIRST_SLOT + i:#x}", own])),
+        )
+    )
+
+
 @dataclass(frozen=True)
 class Dma:
     """A server's engine. MB is 10^6 bytes; all in virtual time. The last four are off by default."""
@@ -65,10 +77,8 @@ class Dma:
         own = f"bandwidth={self.channel_mb_s}000000,descriptor-ns={self.descriptor_ns}"
         own += f",register-ns={self.register_ns},interrupt-ns={self.interrupt_ns}"
         own += f",small-bytes={self.small_bytes},small-percent={self.small_percent}"
-        for i in range(self.channels):
-            place = f"id=dma{i},addr={FIRST_SLOT + i:#x},fabric=path{i // self.channels_per_path}"
-            args += ["-device", f"{emulator.DEVICE},{place},{own}"]
-        return tuple(args)
+        each = (f"fabric=path{i // self.channels_per_path},{own}" for i in range(self.channels))
+        return (*args, *functions(*each))
 
 
 @dataclass(frozen=True)

@@ -176,12 +176,19 @@ struct PTDMAState {
     uint32_t interrupt_ns;
     bool irq_unpaid;        /* the CPU has yet to wait for a message */
 
+    /* Properties: what nobody has said of the real function */
+    bool head_at_fetch;     /* HEAD moves as a descriptor is taken */
+    bool run_sticky;        /* RUN stays when it stops, and HALT says so */
+
     /* Properties: faults, counted down by each descriptor; 0: never */
     uint32_t error_at;
+    uint32_t error_every;   /* what error_at is set to when it has struck */
     uint8_t error_code;
     uint32_t stall_at;
     uint32_t lose_irq_at;
+    uint32_t ones_at;       /* counted down by each read of INT_STATUS */
     bool stalled;
+    bool gone;              /* from the bus */
 
     uint8_t *buffer;
 };
@@ -342,6 +349,16 @@ static bool ptdma_take_fault(uint32_t *countdown)
     return *countdown && --*countdown == 0;
 }
 
+/* How the guest sees that nothing is taken until it writes to CONTROL */
+static void ptdma_stop(PTDMAState *s)
+{
+    uint32_t control = s->regs[R_CONTROL];
+
+    s->regs[R_CONTROL] = s->run_sticky ?
+                         FIELD_DP32(control, CONTROL, HALT, 1) :
+                         FIELD_DP32(control, CONTROL, RUN, 0);
+}
+
 /* Say how the descriptor in hand ended, and take the next */
 static void ptdma_finish(PTDMAState *s, uint8_t code)
 {
@@ -351,15 +368,20 @@ static void ptdma_finish(PTDMAState *s, uint8_t code)
     ptdma_leave(s);
     if (code) {
         s->regs[R_STATUS] = code;
-        s->regs[R_CONTROL] = FIELD_DP32(s->regs[R_CONTROL], CONTROL, RUN, 0);
+        ptdma_stop(s);
         status |= R_INT_STATUS_ERROR_MASK | R_INT_STATUS_STOPPED_MASK;
     } else {
-        s->regs[R_HEAD] = ptdma_successor(s, s->at);
+        if (!s->head_at_fetch) {
+            s->regs[R_HEAD] = ptdma_successor(s, s->at);
+        }
         if (FIELD_EX32(s->desc[R_DESC_COMMAND], DESC_COMMAND, INTERRUPT)) {
             status |= R_INT_STATUS_COMPLETION_MASK;
         }
         if (s->regs[R_HEAD] == s->regs[R_TAIL]) {
             status |= R_INT_STATUS_EMPTY_MASK;
+            if (s->run_sticky) {
+                ptdma_stop(s);
+            }
         }
     }
     ptdma_raise(s, status);
@@ -493,7 +515,11 @@ static uint8_t ptdma_fetch(PTDMAState *s)
 
 static void ptdma_take_faults(PTDMAState *s)
 {
-    s->planned_error = ptdma_take_fault(&s->error_at) ? s->error_code : 0;
+    s->planned_error = 0;
+    if (ptdma_take_fault(&s->error_at)) {
+        s->planned_error = s->error_code;
+        s->error_at = s->error_every;
+    }
     s->stalled = ptdma_take_fault(&s->stall_at);
     s->irq_lost = ptdma_take_fault(&s->lose_irq_at);
 }
@@ -507,6 +533,9 @@ static void ptdma_start_next(PTDMAState *s)
         return;
     }
     code = ptdma_fetch(s);
+    if (s->head_at_fetch) {
+        s->regs[R_HEAD] = ptdma_successor(s, s->at);
+    }
     if (code) {
         ptdma_finish(s, code);
         return;
@@ -542,13 +571,11 @@ static uint64_t ptdma_read_int_status(RegisterInfo *reg, uint64_t value)
  * A CPU waits for its access. What an interrupt costs it is added where its
  * handler begins: there is no other way to learn what came of a message.
  */
-static void ptdma_stall(RegisterInfoArray *block, hwaddr at, bool write)
+static void ptdma_stall(PTDMAState *s, bool handler_begins)
 {
-    PTDMAState *s = PTDMA(block->r[0]->opaque);
     int64_t ns = s->register_ns;
 
-    if (s->irq_unpaid && block == s->blocks[1] && at == A_INT_STATUS &&
-        !write) {
+    if (s->irq_unpaid && handler_begins) {
         s->irq_unpaid = false;
         ns += s->interrupt_ns;
     }
@@ -557,14 +584,26 @@ static void ptdma_stall(RegisterInfoArray *block, hwaddr at, bool write)
 
 static uint64_t ptdma_read(void *opaque, hwaddr at, unsigned size)
 {
-    ptdma_stall(opaque, at, false);
+    RegisterInfoArray *block = opaque;
+    PTDMAState *s = PTDMA(block->r[0]->opaque);
+
+    ptdma_stall(s, block == s->blocks[1] && at == A_INT_STATUS);
+    if (s->gone || (block == s->blocks[1] && at == A_INT_STATUS &&
+                    ptdma_take_fault(&s->ones_at))) {
+        return UINT32_MAX;
+    }
     return register_read_memory(opaque, at, size);
 }
 
 static void ptdma_write(void *opaque, hwaddr at, uint64_t value, unsigned size)
 {
-    ptdma_stall(opaque, at, true);
-    register_write_memory(opaque, at, value, size);
+    RegisterInfoArray *block = opaque;
+    PTDMAState *s = PTDMA(block->r[0]->opaque);
+
+    ptdma_stall(s, false);
+    if (!s->gone) {
+        register_write_memory(opaque, at, value, size);
+    }
 }
 
 static const RegisterAccessInfo ptdma_function_info[] = {
@@ -605,6 +644,20 @@ static const MemoryRegionOps ptdma_ops = {
 };
 
 /* --- device --- */
+
+static uint32_t ptdma_config_read(PCIDevice *pci, uint32_t at, int size)
+{
+    return PTDMA(pci)->gone ? UINT32_MAX :
+                              pci_default_read_config(pci, at, size);
+}
+
+static void ptdma_config_write(PCIDevice *pci, uint32_t at, uint32_t value,
+                               int size)
+{
+    if (!PTDMA(pci)->gone) {
+        pci_default_write_config(pci, at, value, size);
+    }
+}
 
 static void ptdma_reset(DeviceState *dev)
 {
@@ -714,6 +767,58 @@ static void ptdma_set_stalled(Object *obj, bool stalled, Error **errp)
     ptdma_set_timer(ptdma_clock(s));
 }
 
+static bool ptdma_get_gone(Object *obj, Error **errp)
+{
+    return PTDMA(obj)->gone;
+}
+
+static void ptdma_set_gone(Object *obj, bool gone, Error **errp)
+{
+    PTDMAState *s = PTDMA(obj);
+
+    s->gone = gone;
+    if (gone) {
+        ptdma_leave(s);
+        ptdma_set_timer(ptdma_clock(s));
+    }
+}
+
+/* A guess is one of two words; the second is the default */
+static void ptdma_set_guess(bool *guess, const char *name, const char *value,
+                            const char *const words[2], Error **errp)
+{
+    if (strcmp(value, words[0]) && strcmp(value, words[1])) {
+        error_setg(errp, "%s must be %s or %s", name, words[0], words[1]);
+        return;
+    }
+    *guess = !strcmp(value, words[0]);
+}
+
+static const char *const ptdma_head_words[] = { "fetch", "end" };
+static const char *const ptdma_run_words[] = { "sticky", "auto" };
+
+static char *ptdma_get_head(Object *obj, Error **errp)
+{
+    return g_strdup(ptdma_head_words[!PTDMA(obj)->head_at_fetch]);
+}
+
+static void ptdma_set_head(Object *obj, const char *value, Error **errp)
+{
+    ptdma_set_guess(&PTDMA(obj)->head_at_fetch, "head", value,
+                    ptdma_head_words, errp);
+}
+
+static char *ptdma_get_run(Object *obj, Error **errp)
+{
+    return g_strdup(ptdma_run_words[!PTDMA(obj)->run_sticky]);
+}
+
+static void ptdma_set_run(Object *obj, const char *value, Error **errp)
+{
+    ptdma_set_guess(&PTDMA(obj)->run_sticky, "run", value, ptdma_run_words,
+                    errp);
+}
+
 static void ptdma_instance_init(Object *obj)
 {
     PTDMAState *s = PTDMA(obj);
@@ -733,6 +838,10 @@ static void ptdma_instance_init(Object *obj)
     object_property_add_uint32_ptr(obj, "interrupt-ns", &s->interrupt_ns,
                                    OBJ_PROP_FLAG_READWRITE);
     object_property_add_uint32_ptr(obj, "error-at", &s->error_at,
+                                   OBJ_PROP_FLAG_READWRITE);
+    object_property_add_uint32_ptr(obj, "error-every", &s->error_every,
+                                   OBJ_PROP_FLAG_READWRITE);
+    object_property_add_uint32_ptr(obj, "ones-at", &s->ones_at,
                                    OBJ_PROP_FLAG_READWRITE);
     object_property_add_uint32_ptr(obj, "stall-at", &s->stall_at,
                                    OBJ_PROP_FLAG_READWRITE);
@@ -769,6 +878,8 @@ static void ptdma_class_init(ObjectClass *class, void *data)
 
     pc->realize = ptdma_realize;
     pc->exit = ptdma_exit;
+    pc->config_read = ptdma_config_read;
+    pc->config_write = ptdma_config_write;
     pc->vendor_id = PCI_VENDOR_ID_AMD;
     pc->device_id = PTDMA_DEVICE_ID;
     pc->class_id = PCI_CLASS_OTHERS;
@@ -782,6 +893,11 @@ static void ptdma_class_init(ObjectClass *class, void *data)
                               NULL, NULL);
     object_class_property_add_bool(class, "stalled", ptdma_get_stalled,
                                    ptdma_set_stalled);
+    object_class_property_add_bool(class, "gone", ptdma_get_gone,
+                                   ptdma_set_gone);
+    object_class_property_add_str(class, "head", ptdma_get_head,
+                                  ptdma_set_head);
+    object_class_property_add_str(class, "run", ptdma_get_run, ptdma_set_run);
 }
 
 /* --- fabric --- */
