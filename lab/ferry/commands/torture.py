@@ -46,6 +46,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="a .ko with that engine, built against build/kernel-FLAVOUR",
     )
     parser.add_argument(
+        "--ptdma",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE,...",
+        help="dcbm on a function of the emulated engine with these properties; again for more",
+    )
+    parser.add_argument(
+        "--depth", type=int, default=plan.depth, metavar="N",
+        help="for --ptdma: copies at once in the ring of each (default: 1)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--deadline", type=int, default=plan.deadline_ms, metavar="MS",
+        help="deadline_ms, with --engine or --ptdma (default: a patient one, as the host may be busy)",
+    )  # fmt: skip
+    parser.add_argument(
         "--one-boot",
         action="store_true",
         help="all classes in one boot, each way: for a kernel that boots slowly",
@@ -55,13 +70,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         parser,
         "torture --minutes 5                   # each class of trouble, one after the other",
         "torture --class cpu_hotplug --engine mtcopy",
+        "torture --class nothing --ptdma error-at=50,error-every=50,run=sticky,register-ns=3000",
     )
 
 
 def run(args: argparse.Namespace) -> int:
     """1 if a class did not pass; one that cannot run here is no failure, but is shown."""
     engine = (args.engine, args.module)
-    plan = torture.Plan(args.minutes, tuple(args.classes), args.kernel, *engine, args.one_boot)
+    plan = torture.Plan(
+        *(args.minutes, tuple(args.classes), args.kernel, *engine, args.one_boot),
+        ptdma=tuple(args.ptdma),
+        depth=args.depth,
+        deadline_ms=args.deadline,
+    )
     plan.check()
     output = report.Output(args.json)
     output.check()

@@ -18,6 +18,7 @@ from ferry import proc
 from ferry.errors import UsageError
 from ferry.kernel import kbuild
 from ferry.kernel.kbuild import Kernel
+from ferry.server import emulator, profile
 from ferry.suites import kselftest, ktap
 from ferry.vm import machine, qemu
 from ferry.vm.machine import Machine
@@ -27,6 +28,10 @@ PROGRAM = "torture"
 KERNEL_ARGS = ("hung_task_panic=1",)
 # Not where KCSAN is: it reports Linux's own races, too.
 PANIC_ON_WARN = "panic_on_warn=1"
+# Errors are what some classes are about: no channel is given up for them.
+DCBM = "max_errors=1000000"
+# Of ptdma's ring.
+MAX_DEPTH = 31
 # To boot, and for each class to set up and until all processes have ended.
 SPARE_S = 300.0
 CLASS_S = 180.0
@@ -79,13 +84,21 @@ class Plan:
     engine: str = ""  # instead of dcbm on softdma; what strikes these is left out then
     module: str = ""  # its file, built against the same kernel; else it is one of Ferry's
     one_boot: bool = False  # all classes in one, each way; a complaint is then all classes'
+    ptdma: tuple[str, ...] = ()  # properties of functions of the emulated engine, which dcbm uses then
+    depth: int = 1  # copies at once in the ring of each
+    deadline_ms: int = 0  # that of a user, with another engine than dcbm on softdma; 0: a patient one
 
     @property
     def machine(self) -> Machine:
         """The one whose memory can be unplugged."""
         found = machine.get("movable")
         more = KERNEL_ARGS if "kcsan" in self.flavour else (*KERNEL_ARGS, PANIC_ON_WARN)
-        return replace(found, kernel_args=(*found.kernel_args, *more))
+        found = replace(found, kernel_args=(*found.kernel_args, *more))
+        if not self.ptdma:
+            return found
+        # Only there has an access to a register its price.
+        program = tuple(emulator.command())
+        return replace(found, icount=True, program=program, devices=profile.functions(*self.ptdma))
 
     @property
     def machines(self) -> tuple[Machine, ...]:
@@ -102,6 +115,10 @@ class Plan:
         if not 0 < self.minutes <= 24 * 60:
             raise UsageError(f"{self.minutes:g} minutes: choose more than 0, at most a day")
         kbuild.flavour(self.flavour)
+        if self.ptdma and (self.engine or self.module):
+            raise UsageError("--ptdma is for dcbm: leave out --engine and --module")
+        if not 1 <= self.depth <= MAX_DEPTH:
+            raise UsageError(f"--depth {self.depth}: choose 1 to {MAX_DEPTH}")
         if self.module and not self.engine:
             raise UsageError(f"--module {self.module}: say with --engine what its migrator is called")
         if self.module and not Path(self.module).is_file():
@@ -109,20 +126,28 @@ class Plan:
 
     def script(self, program: Path, names: Sequence[str]) -> str:
         """The job of one boot: classes of the program, with the engine."""
-        lines, more = ["cd /dev/shm"], ""
-        if self.module:
+        lines, more = ["cd /dev/shm"], f" -d {self.deadline_ms}" if self.deadline_ms else ""
+        engine = "dcbm" if self.ptdma else self.engine
+        if self.ptdma:
+            lines.append(f"modprobe ptdma depth={self.depth} && modprobe dcbm {DCBM} || fail 'no ptdma'")
+        elif self.module:
             file = shlex.quote(str(Path(self.module).resolve()))
             why = f"cannot load {self.module}: is it built against build/kernel-{self.flavour}?"
             lines.append(f"insmod {file} || fail {shlex.quote(why)}")
-        elif self.engine:
-            lines.append(f"modprobe -q {shlex.quote(self.engine)}")
-        if self.engine:
-            more = f" -e {shlex.quote(self.engine)}"
+        elif engine:
+            lines.append(f"modprobe -q {shlex.quote(engine)}")
+        if engine:
+            more += f" -e {shlex.quote(engine)}"
         command = f"{shlex.quote(str(program))} -s {self.seconds}{more} {' '.join(names)}"
         lines += [
             f"step {PROGRAM} {names[0]}",
             f"{command} 2>&1 </dev/null | output {PROGRAM}",
         ]
+        if self.ptdma:
+            live = "$(grep -c ' 0 live$' /sys/kernel/debug/dcbm/channels)"
+            lines.append(
+                f'[ "{live}" -eq {len(self.ptdma)} ] || fail "not every channel is idle, and in use"'
+            )
         return "\n".join(lines)
 
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * torture [-s SECONDS] [-e ENGINE] [-r SEED] [-l] [CLASS...]: run the campaign's
+ * torture [-s SECONDS] [-e ENGINE] [-d MS] [-r SEED] [-l] [CLASS...]: run the campaign's
  * classes (-l: list them), each for so long (default: 1), with dcbm on four
  * channels of softdma, or with an engine that has registered. Classes that strike
  * dcbm or softdma are skipped then. What each process does by chance follows from
@@ -45,6 +45,7 @@
 int torture_nodes[2];
 
 static const char *engine;	/* NULL: dcbm on softdma */
+static const char *deadline;	/* in ms; NULL: as the class wants it */
 static const struct torture_class *running;
 static struct torture_tally *tally;
 static pid_t processes[MAX_PROCESSES];
@@ -185,6 +186,8 @@ static const char *set_up(const struct torture_class *class)
 	offload_set("min_bytes", "4096");
 	if (class->impatient)
 		offload_set("deadline_ms", "0");
+	if (deadline)
+		offload_set("deadline_ms", "%s", deadline);
 	for (size_t i = 0; class->faults[i].name; i++)
 		inject(class->faults[i].name, class->faults[i].every);
 	return class->begin ? class->begin() : NULL;
@@ -311,17 +314,19 @@ int main(int argc, char **argv)
 	int option;
 
 	seed = time(NULL) ^ getpid();
-	while ((option = getopt(argc, argv, "s:e:r:l")) != -1) {
+	while ((option = getopt(argc, argv, "s:e:d:r:l")) != -1) {
 		if (option == 'l')
 			return !for_each(argv + optind, 0, show);
 		if (option == 'e')
 			engine = optarg;
+		else if (option == 'd')
+			deadline = optarg;
 		else if (option == 'r')
 			seed = strtoul(optarg, NULL, 0);
 		else
 			seconds = option == 's' ? atoi(optarg) : 0;
 		if (!seconds || seconds > 86400)
-			errx(1, "usage: torture [-l] [-s S] [-e ENGINE] [-r SEED] [CLASS...]");
+			errx(1, "usage: torture [-l] [-s S] [-e ENGINE] [-d MS] [-r SEED] [CLASS...]");
 	}
 	nr = for_each(argv + optind, 0, NULL);
 	if (!nr || (optind < argc && nr != (unsigned int)(argc - optind)))
