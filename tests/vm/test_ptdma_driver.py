@@ -9,28 +9,32 @@ import pytest
 
 from ferry.bench import migbench
 from ferry.kernel import kbuild
-from ferry.server import emulator, profile
+from ferry.server import emulator, faults, profile
 from ferry.suites import kselftest, ktap
 from ferry.vm import machine, qemu, records
 
 pytestmark = pytest.mark.vm
 
 SLOTS = {
-    "good": "descriptor-ns=20000",
+    "good": "descriptor-ns=20000,bandwidth=1000000000",
     "failing": "error-at=1",
     "erring": "error-at=41",
     "stopping": "error-at=1",
     "slow": "descriptor-ns=50000000",
     "losing": "lose-irq-at=1",
+    "blinking": "descriptor-ns=50000000,ones-at=2",
 }
 GROUP = 80  # copies that are issued at once
 CASES = (
     "copy_arrives_whole",
+    "lost_read_fails_no_copy",
+    "head_stays_at_a_copy_in_hand",
+    "copy_without_length_fails_alone",
     "failed_copy_is_reported",
     "each_copy_of_a_group_has_its_own_result",
     "failed_copy_is_not_taken_again",
     "terminated_group_is_waited_for",
-    "paused_channel_can_be_terminated",
+    "pause_ends_no_copy_if_offered",
     "interrupt_descriptor_works_if_offered",
     "terminated_copy_is_waited_for",
     "terminated_copy_may_lose_its_interrupt",
@@ -43,31 +47,28 @@ def _function(name: str) -> str:
     return f"0000:00:{profile.FIRST_SLOT + list(SLOTS).index(name):02x}.0"
 
 
-def _server(*functions: str) -> machine.Machine:
-    """Two CPUs and one PTDMA function per text, which has its properties."""
-    devices = [
-        word
-        for i, properties in enumerate(functions)
-        for word in (
-            "-device",
-            ",".join(filter(None, [f"{emulator.DEVICE},addr={profile.FIRST_SLOT + i:#x}", properties])),
-        )
-    ]
-    return replace(machine.get("smp"), devices=tuple(devices))
+def _server(*functions: str, name: str = "smp") -> machine.Machine:
+    """A machine with one PTDMA function per text, which has its properties."""
+    emulator.build()
+    where = replace(machine.get(name), devices=profile.functions(*functions))
+    return replace(where, program=tuple(emulator.command())) if where.icount else where
 
 
-@pytest.fixture(scope="module", params=("ferry", "debug"))
+@pytest.fixture(scope="module", params=("ferry-31", "debug-31", "ferry-1"))
 def result(request: pytest.FixtureRequest) -> qemu.Result:
-    """The driver's KUnit tests, each on the function that has its fault; debug has KASAN and lockdep."""
+    """The driver's KUnit tests, each on the function that has its fault, with many copies in the ring or
+    one; debug has KASAN and lockdep.
+    """
+    flavour, depth = request.param.split("-")
     names = [f"{name}={_function(name)}" for name in SLOTS]
     script = (
-        f"modprobe ptdma && modprobe ptdma_test {' '.join(names)} || fail 'cannot load the tests'\n"
+        f"modprobe ptdma depth={depth} && modprobe ptdma_test {' '.join(names)} || fail 'cannot load them'\n"
         "output kunit </sys/kernel/debug/kunit/ptdma/results\n"
         f"stats=$(echo /sys/kernel/debug/dmaengine/{_function('erring')}*/stats)\n"
-        "record stats interrupts: \"$(awk '/Interrupts/ { print $NF }' $stats)\"\n"
+        f"record stats depth: {depth} interrupts: \"$(awk '/Interrupts/ {{ print $NF }}' $stats)\"\n"
     )
     job = qemu.Job(script, 180.0, kernel_args=("kunit.enable=1",))
-    return qemu.run(kbuild.build(request.param), _server(*SLOTS.values()), job)
+    return qemu.run(kbuild.build(flavour), _server(*SLOTS.values()), job)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -83,8 +84,93 @@ def test_error_is_named_by_its_code(result: qemu.Result) -> None:
 
 
 def test_group_shares_interrupts(result: qemu.Result) -> None:
-    """One after half a ring, one for the error, one for what is left: not one per copy."""
-    assert 0 < records.of(result.said, "stats")["interrupts"] <= GROUP // 8
+    """After half a ring, for the error, for what is left: not one per copy (if it is not alone)."""
+    stats = records.of(result.said, "stats")
+    assert 0 < stats["interrupts"] <= (GROUP if stats["depth"] == 1 else GROUP // 8)
+
+
+# What the model guesses of an engine, and what its registers cost.
+GUESSES = [f"run={run},register-ns={cost}" for run in ("auto", "sticky") for cost in (0, 300, 3000)]
+TIMES = "bandwidth=3000000000,descriptor-ns=1200"
+
+
+def _sweep(depth: int, *guesses: str) -> dict[str, str]:
+    """KUnit's text for each guess, of a group in which one copy after the other fails, and of HEAD."""
+    functions = [f"{TIMES},error-at=81,error-every=81,{guess}" for guess in guesses]
+    places = [f"0000:00:{profile.FIRST_SLOT + i:02x}.0" for i in range(len(functions))]
+    lines = [f"modprobe ptdma depth={depth} || fail 'no ptdma'"]
+    for place, guess in zip(places, guesses, strict=True):
+        lines += [
+            f"modprobe ptdma_test sweeping={place} || fail 'no tests'",
+            f"output '{guess}' </sys/kernel/debug/kunit/ptdma/results",
+            "modprobe -r ptdma_test",
+        ]
+    job = qemu.Job("\n".join(lines), 300.0, kernel_args=("kunit.enable=1",))
+    return kselftest.outputs(qemu.run(kbuild.build("ferry"), _server(*functions, name="icount"), job).said)
+
+
+def _outcome(text: str, name: str) -> str | None:
+    return {case.name: case.outcome for case in ktap.parse(text)}.get(name)
+
+
+@pytest.mark.parametrize("depth", [31, 1])
+def test_error_is_told_wherever_it_strikes(depth: int) -> None:
+    """Nobody polls; each of 80 copies is once the one that fails."""
+    found = _sweep(depth, *GUESSES)
+    for guess in GUESSES:
+        assert _outcome(found[guess], "error_is_told_wherever_it_strikes") == "ok", found[guess]
+
+
+def test_depth_of_one_needs_no_word_about_head() -> None:
+    """An engine that moves HEAD as it takes a copy: one at a time is right, and many are not."""
+    guess = "head=fetch,register-ns=3000"
+    case = "error_is_told_wherever_it_strikes"
+    right, wrong = (_sweep(depth, guess)[guess] for depth in (1, 31))
+    assert _outcome(right, case) == "ok", right
+    assert _outcome(wrong, case) == "fail"
+    assert "pages[i].result != DMA_TRANS_NOERROR" in wrong
+
+
+@pytest.mark.parametrize(("head", "outcome"), [("end", "ok"), ("fetch", "fail")])
+def test_head_that_runs_ahead_is_noticed(head: str, outcome: str) -> None:
+    """What an operator asks of a real engine before it gets a ring."""
+    script = (
+        f"modprobe ptdma && modprobe ptdma_test good=0000:00:{profile.FIRST_SLOT:02x}.0 || fail 'no tests'\n"
+        "output kunit </sys/kernel/debug/kunit/ptdma/results\n"
+    )
+    job = qemu.Job(script, 120.0, kernel_args=("kunit.enable=1",))
+    result = qemu.run(kbuild.build("ferry"), _server(f"{TIMES},head={head}", name="icount"), job)
+    text = kselftest.outputs(result.said)["kunit"]
+    assert _outcome(text, "head_stays_at_a_copy_in_hand") == outcome, text
+    assert _outcome(text, "copy_arrives_whole") == "ok"
+
+
+@pytest.mark.parametrize("depth", [31, 1])
+def test_device_that_falls_off_the_bus_ends_its_copies(depth: int) -> None:
+    """What is in its ring has failed, the CPU copies it, and the driver can leave."""
+    place = f"0000:00:{profile.FIRST_SLOT:02x}.0"
+    script = (
+        f"modprobe ptdma depth={depth} && modprobe dcbm timeout_ms=500 || fail 'no dcbm'\n"
+        "echo 60000 >$OFFLOAD/deadline_ms; echo 1 >$OFFLOAD/engine_always; echo dcbm >$OFFLOAD/active\n"
+        "echo FALL; while ! [ -e /tmp/fallen ]; do\n"
+        "bench gone --folio 2M --bytes 64M --runs 2\n"
+        '[ "$(cat $OFFLOAD/migrators/dcbm/errors)" -eq 0 ] || touch /tmp/fallen\n'
+        "done\n"
+        f"echo {place} >/sys/bus/pci/drivers/ptdma/unbind\n"
+        "record counted kept: $(cat $OFFLOAD/stats/quarantined_bytes)\n"
+    )
+
+    def fall(text: str) -> None:
+        if "FALL" in text:
+            (vm,) = faults.running()
+            with faults.connected(vm) as monitor:
+                faults.change(monitor, 0, {"gone": True})
+
+    programs = {"bin/migbench": migbench.build_migbench()}
+    job = qemu.Job(script, 300.0, programs=programs, controlled=True)
+    said = qemu.run(kbuild.build("ferry"), _server(TIMES, TIMES), job, on_output=fall).said
+    assert all(each["found"]["passed"] for each in records.every(said, "migbench"))
+    assert records.of(said, "counted")["kept"] == 0
 
 
 def test_driver_leaves_while_it_copies() -> None:

@@ -1,7 +1,10 @@
-# shellcheck shell=dash disable=SC2154
+# shellcheck shell=dash disable=SC2034,SC2154
 # SPDX-License-Identifier: GPL-2.0
 # For jobs on a machine that somebody uses; follows lib.sh. What is set there is kept in $WORK, and put
 # back however the job ends.
+
+# What is right for this machine's engine is its owner's to say.
+PTDMA_DEPTH=
 
 # parameters MODULE: those that it was loaded with, as modprobe takes them.
 parameters() {

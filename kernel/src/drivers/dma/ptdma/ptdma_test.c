@@ -42,6 +42,14 @@ static char *stopping;
 module_param(stopping, charp, 0444);
 MODULE_PARM_DESC(stopping, "function whose first copy fails, as failing (default: none)");
 
+static char *blinking;
+module_param(blinking, charp, 0444);
+MODULE_PARM_DESC(blinking, "function that is as slow, and whose second read of INT_STATUS gives all ones (default: none)");
+
+static char *sweeping;
+module_param(sweeping, charp, 0444);
+MODULE_PARM_DESC(sweeping, "function of whose copies each 81st fails (default: none)");
+
 #define PT_TEST_LEN	SZ_64K
 #define PT_TEST_SOURCE	0x5a
 #define PT_TEST_TARGET	0xa5
@@ -50,6 +58,11 @@ MODULE_PARM_DESC(stopping, "function whose first copy fails, as failing (default
 /* More than twice what the ring holds, of which one fails in the middle */
 #define PT_TEST_GROUP	80
 #define PT_TEST_BAD	40
+/* What takes an engine so long that HEAD can be watched meanwhile */
+#define PT_TEST_LARGE	SZ_4M
+#define PT_TEST_LOOKS	10
+#define PT_TEST_BAR	2
+#define PT_TEST_HEAD	0x1008
 
 struct pt_test {
 	struct dma_chan *chan;
@@ -166,6 +179,110 @@ static void copy_arrives_whole(struct kunit *test)
 	KUNIT_EXPECT_TRUE(test, pt_test_target_is(t, PT_TEST_SOURCE));
 }
 
+/* An access that gets lost says nothing about the copy in flight */
+static void lost_read_fails_no_copy(struct kunit *test)
+{
+	struct pt_test *t = pt_test_take(test, blinking);
+	dma_cookie_t cookie = pt_test_submit(test, t);
+	int i;
+
+	dma_async_issue_pending(t->chan);
+	for (i = 0; i < 3; i++)
+		KUNIT_EXPECT_EQ(test, DMA_IN_PROGRESS,
+				pt_test_status(t, cookie));
+	KUNIT_ASSERT_TRUE(test, wait_for_completion_timeout(&t->done,
+							    PT_TEST_WAIT));
+	KUNIT_EXPECT_EQ(test, DMA_TRANS_NOERROR, t->result);
+	KUNIT_EXPECT_TRUE(test, pt_test_target_is(t, PT_TEST_SOURCE));
+}
+
+struct pt_test_large {
+	struct pt_test *t;
+	struct device *dev;
+	void __iomem *regs;
+	u8 *src;
+	u8 *dst;
+	dma_addr_t src_dma;
+	dma_addr_t dst_dma;
+};
+
+static void pt_test_free_large(void *param)
+{
+	struct pt_test_large *l = param;
+
+	dmaengine_terminate_sync(l->t->chan);
+	if (l->regs)
+		pci_iounmap(to_pci_dev(l->dev), l->regs);
+	if (l->dst)
+		dma_free_coherent(l->dev, PT_TEST_LARGE, l->dst, l->dst_dma);
+	if (l->src)
+		dma_free_coherent(l->dev, PT_TEST_LARGE, l->src, l->src_dma);
+}
+
+static struct pt_test_large *pt_test_alloc_large(struct kunit *test,
+						 struct pt_test *t)
+{
+	struct pt_test_large *l;
+
+	l = kunit_kzalloc(test, sizeof(*l), GFP_KERNEL);
+	KUNIT_ASSERT_NOT_NULL(test, l);
+	l->t = t;
+	l->dev = l->t->chan->device->dev;
+	l->src = dma_alloc_coherent(l->dev, PT_TEST_LARGE, &l->src_dma,
+				    GFP_KERNEL);
+	l->dst = dma_alloc_coherent(l->dev, PT_TEST_LARGE, &l->dst_dma,
+				    GFP_KERNEL);
+	l->regs = pci_iomap(to_pci_dev(l->dev), PT_TEST_BAR, 0);
+	KUNIT_ASSERT_EQ(test, 0, kunit_add_action_or_reset(test,
+							   pt_test_free_large,
+							   l));
+	KUNIT_ASSERT_NOT_NULL(test, l->src);
+	KUNIT_ASSERT_NOT_NULL(test, l->dst);
+	KUNIT_ASSERT_NOT_NULL(test, l->regs);
+	memset(l->src, PT_TEST_SOURCE, PT_TEST_LARGE);
+	memset(l->dst, PT_TEST_TARGET, PT_TEST_LARGE);
+	return l;
+}
+
+/*
+ * A driver that reads HEAD to see what was copied needs an engine that moves it
+ * no earlier. That can be asked of a real engine, with any depth.
+ */
+static void head_stays_at_a_copy_in_hand(struct kunit *test)
+{
+	struct pt_test *t = pt_test_take(test, good);
+	struct pt_test_large *l = pt_test_alloc_large(test, t);
+	struct dma_async_tx_descriptor *tx;
+	unsigned long end = jiffies + PT_TEST_WAIT;
+	unsigned int looks = 0;
+	bool early = false;
+	u32 head;
+
+	tx = dmaengine_prep_dma_memcpy(t->chan, l->dst_dma, l->src_dma,
+				       PT_TEST_LARGE,
+				       DMA_PREP_INTERRUPT | DMA_CTRL_ACK);
+	KUNIT_ASSERT_NOT_NULL(test, tx);
+	tx->callback_result = pt_test_callback;
+	tx->callback_param = t;
+	dmaengine_submit(tx);
+	head = ioread32(l->regs + PT_TEST_HEAD);
+	dma_async_issue_pending(t->chan);
+	while (!try_wait_for_completion(&t->done) &&
+	       time_before(jiffies, end)) {
+		bool moved = ioread32(l->regs + PT_TEST_HEAD) != head;
+
+		/* Looked at after HEAD, so that it is not older */
+		if (READ_ONCE(l->dst[PT_TEST_LARGE - 1]) == PT_TEST_SOURCE)
+			continue;
+		early |= moved;
+		looks++;
+	}
+	KUNIT_EXPECT_GE(test, looks, PT_TEST_LOOKS);
+	KUNIT_EXPECT_FALSE_MSG(test, early, "HEAD runs ahead: use ptdma.depth=1 only");
+	KUNIT_EXPECT_EQ(test, 1, atomic_read(&t->callbacks));
+	KUNIT_EXPECT_EQ(test, DMA_TRANS_NOERROR, t->result);
+}
+
 static void failed_copy_is_reported(struct kunit *test)
 {
 	struct pt_test *t = pt_test_take(test, failing);
@@ -202,9 +319,9 @@ static void pt_test_page_callback(void *param,
 		complete(&page->t->done);
 }
 
-/* A group of small copies, all of them issued at once */
+/* A group of small copies, all of them issued at once; @empty has no length */
 static void pt_test_submit_group(struct kunit *test, struct pt_test *t,
-				 struct pt_test_page *pages)
+				 struct pt_test_page *pages, int empty)
 {
 	struct dma_async_tx_descriptor *tx;
 	size_t at;
@@ -214,7 +331,8 @@ static void pt_test_submit_group(struct kunit *test, struct pt_test *t,
 		at = i * SZ_512;
 		pages[i].t = t;
 		tx = dmaengine_prep_dma_memcpy(t->chan, t->dst_dma + at,
-					       t->src_dma + at, SZ_512,
+					       t->src_dma + at,
+					       i == empty ? 0 : SZ_512,
 					       DMA_PREP_INTERRUPT |
 					       DMA_CTRL_ACK);
 		KUNIT_ASSERT_NOT_NULL(test, tx);
@@ -225,28 +343,81 @@ static void pt_test_submit_group(struct kunit *test, struct pt_test *t,
 	dma_async_issue_pending(t->chan);
 }
 
-static void each_copy_of_a_group_has_its_own_result(struct kunit *test)
+/* Of a group that has ended: all was copied but @bad, if that is one of them */
+static void pt_test_check_group(struct kunit *test, struct pt_test *t,
+				struct pt_test_page *pages, int bad)
 {
-	struct pt_test *t = pt_test_take(test, erring);
-	struct pt_test_page *pages;
 	int i;
 
-	pages = kunit_kcalloc(test, PT_TEST_GROUP, sizeof(*pages), GFP_KERNEL);
-	KUNIT_ASSERT_NOT_NULL(test, pages);
-	pt_test_submit_group(test, t, pages);
-	KUNIT_ASSERT_TRUE(test, wait_for_completion_timeout(&t->done,
-							    PT_TEST_WAIT));
 	for (i = 0; i < PT_TEST_GROUP; i++) {
-		bool bad = i == PT_TEST_BAD;
+		u8 value = i == bad ? PT_TEST_TARGET : PT_TEST_SOURCE;
 
 		KUNIT_EXPECT_EQ(test, 1, pages[i].calls);
 		KUNIT_EXPECT_EQ(test, i + 1, pages[i].turn);
-		KUNIT_EXPECT_EQ(test, bad,
+		KUNIT_EXPECT_EQ(test, i == bad,
 				pages[i].result != DMA_TRANS_NOERROR);
-		KUNIT_EXPECT_NULL(test, memchr_inv(t->dst + i * SZ_512,
-						   bad ? PT_TEST_TARGET :
-						   PT_TEST_SOURCE, SZ_512));
+		KUNIT_EXPECT_NULL(test, memchr_inv(t->dst + i * SZ_512, value,
+						   SZ_512));
 	}
+}
+
+/* Of a group, PT_TEST_BAD fails: by itself, or as it is @empty */
+static void pt_test_bad_group(struct kunit *test, struct pt_test *t, int empty)
+{
+	struct pt_test_page *pages;
+
+	pages = kunit_kcalloc(test, PT_TEST_GROUP, sizeof(*pages), GFP_KERNEL);
+	KUNIT_ASSERT_NOT_NULL(test, pages);
+	pt_test_submit_group(test, t, pages, empty);
+	KUNIT_ASSERT_TRUE(test, wait_for_completion_timeout(&t->done,
+							    PT_TEST_WAIT));
+	pt_test_check_group(test, t, pages, PT_TEST_BAD);
+}
+
+static void each_copy_of_a_group_has_its_own_result(struct kunit *test)
+{
+	pt_test_bad_group(test, pt_test_take(test, erring), -1);
+}
+
+/* A real engine can be made to fail so, as its error 9 is "illegal length" */
+static void copy_without_length_fails_alone(struct kunit *test)
+{
+	pt_test_bad_group(test, pt_test_take(test, good), PT_TEST_BAD);
+}
+
+/*
+ * In the first group none fails, in the others the first, the second and so on.
+ * Nobody asks for a status, so an error whose interrupt is not seen to stops the
+ * channel.
+ */
+static void error_is_told_wherever_it_strikes(struct kunit *test)
+{
+	struct pt_test *t = pt_test_take(test, sweeping);
+	struct pt_test_page *pages;
+	int group, i, still = 0;
+
+	for (group = 0; group <= PT_TEST_GROUP; group++) {
+		pages = kunit_kcalloc(test, PT_TEST_GROUP, sizeof(*pages),
+				      GFP_KERNEL);
+		KUNIT_ASSERT_NOT_NULL(test, pages);
+		atomic_set(&t->callbacks, 0);
+		reinit_completion(&t->done);
+		memset(t->dst, PT_TEST_TARGET, PT_TEST_LEN);
+		pt_test_submit_group(test, t, pages, -1);
+		if (!wait_for_completion_timeout(&t->done, HZ)) {
+			kunit_info(test, "stands still as copy %d fails\n",
+				   group);
+			still++;
+		}
+		/* For the next group */
+		for (i = 0; i < 100 && atomic_read(&t->callbacks) < PT_TEST_GROUP; i++) {
+			pt_test_status(t, t->chan->cookie);
+			msleep(20);
+		}
+		pt_test_check_group(test, t, pages, group - 1);
+		kunit_kfree(test, pages);
+	}
+	KUNIT_EXPECT_EQ(test, 0, still);
 }
 
 /* The engine has stopped, and its interrupt is late: new copies come first */
@@ -284,7 +455,7 @@ static void terminated_group_is_waited_for(struct kunit *test)
 
 	pages = kunit_kcalloc(test, PT_TEST_GROUP, sizeof(*pages), GFP_KERNEL);
 	KUNIT_ASSERT_NOT_NULL(test, pages);
-	pt_test_submit_group(test, t, pages);
+	pt_test_submit_group(test, t, pages, -1);
 	KUNIT_EXPECT_EQ(test, 0, dmaengine_terminate_sync(t->chan));
 	calls = atomic_read(&t->callbacks);
 	memset(t->dst, PT_TEST_TARGET, PT_TEST_LEN);
@@ -298,22 +469,23 @@ static void terminated_group_is_waited_for(struct kunit *test)
 	KUNIT_EXPECT_TRUE(test, pt_test_target_is(t, PT_TEST_SOURCE));
 }
 
-/* Whoever has the channel next finds it running */
-static void paused_channel_can_be_terminated(struct kunit *test)
+/* A copy in flight has not ended because somebody has paused the channel */
+static void pause_ends_no_copy_if_offered(struct kunit *test)
 {
-	struct pt_test *t = pt_test_take(test, good);
+	struct pt_test *t = pt_test_take(test, slow);
+	dma_cookie_t cookie;
 
-	KUNIT_ASSERT_EQ(test, 0, dmaengine_pause(t->chan));
-	pt_test_submit(test, t);
-	pt_test_submit(test, t);
+	if (!t->chan->device->device_pause) {
+		KUNIT_EXPECT_NULL(test, t->chan->device->device_resume);
+		return;
+	}
+	cookie = pt_test_submit(test, t);
 	dma_async_issue_pending(t->chan);
-	msleep(20);
-	KUNIT_EXPECT_TRUE(test, pt_test_target_is(t, PT_TEST_TARGET));
-	KUNIT_ASSERT_EQ(test, 0, dmaengine_terminate_sync(t->chan));
-	KUNIT_EXPECT_EQ(test, 0, atomic_read(&t->callbacks));
-
-	pt_test_copy(test, t);
-	KUNIT_EXPECT_EQ(test, DMA_TRANS_NOERROR, t->result);
+	KUNIT_EXPECT_EQ(test, 0, dmaengine_pause(t->chan));
+	KUNIT_EXPECT_EQ(test, 0, dmaengine_resume(t->chan));
+	KUNIT_EXPECT_EQ(test, DMA_IN_PROGRESS, pt_test_status(t, cookie));
+	KUNIT_EXPECT_TRUE(test, wait_for_completion_timeout(&t->done,
+							    PT_TEST_WAIT));
 	KUNIT_EXPECT_TRUE(test, pt_test_target_is(t, PT_TEST_SOURCE));
 }
 
@@ -444,11 +616,15 @@ static void callback_has_ended_once_terminated(struct kunit *test)
 
 static struct kunit_case pt_test_cases[] = {
 	KUNIT_CASE(copy_arrives_whole),
+	KUNIT_CASE(lost_read_fails_no_copy),
+	KUNIT_CASE(head_stays_at_a_copy_in_hand),
+	KUNIT_CASE(copy_without_length_fails_alone),
 	KUNIT_CASE(failed_copy_is_reported),
 	KUNIT_CASE(each_copy_of_a_group_has_its_own_result),
+	KUNIT_CASE_SLOW(error_is_told_wherever_it_strikes),
 	KUNIT_CASE(failed_copy_is_not_taken_again),
 	KUNIT_CASE(terminated_group_is_waited_for),
-	KUNIT_CASE(paused_channel_can_be_terminated),
+	KUNIT_CASE_SLOW(pause_ends_no_copy_if_offered),
 	KUNIT_CASE(interrupt_descriptor_works_if_offered),
 	KUNIT_CASE_SLOW(terminated_copy_is_waited_for),
 	KUNIT_CASE_SLOW(terminated_copy_may_lose_its_interrupt),
