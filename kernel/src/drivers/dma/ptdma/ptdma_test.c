@@ -238,7 +238,7 @@ static struct pt_test_large *pt_test_alloc_large(struct kunit *test,
 							   l));
 	KUNIT_ASSERT_NOT_NULL(test, l->src);
 	KUNIT_ASSERT_NOT_NULL(test, l->dst);
-	KUNIT_ASSERT_NOT_NULL(test, l->regs);
+	KUNIT_ASSERT_TRUE(test, l->regs);
 	memset(l->src, PT_TEST_SOURCE, PT_TEST_LARGE);
 	memset(l->dst, PT_TEST_TARGET, PT_TEST_LARGE);
 	return l;

@@ -308,6 +308,8 @@ static void show(const struct torture_class *class, unsigned int seconds)
 	puts(class->name);
 }
 
+#define USAGE "usage: torture [-l] [-s S] [-e ENGINE] [-d MS] [-r SEED] [CLASS...]"
+
 int main(int argc, char **argv)
 {
 	unsigned int seconds = 1, nr;
@@ -326,7 +328,7 @@ int main(int argc, char **argv)
 		else
 			seconds = option == 's' ? atoi(optarg) : 0;
 		if (!seconds || seconds > 86400)
-			errx(1, "usage: torture [-l] [-s S] [-e ENGINE] [-d MS] [-r SEED] [CLASS...]");
+			errx(1, USAGE);
 	}
 	nr = for_each(argv + optind, 0, NULL);
 	if (!nr || (optind < argc && nr != (unsigned int)(argc - optind)))
