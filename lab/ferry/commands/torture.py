@@ -33,6 +33,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="this one only; again for more",
     )
     parser.add_argument("--kernel", default=plan.flavour, metavar="FLAVOUR", help="default: debug")
+    _add_engine_arguments(parser, plan)
+    parser.add_argument(
+        "--one-boot",
+        action="store_true",
+        help="all classes in one boot, each way: for a kernel that boots slowly",
+    )
+    report.add_json_argument(parser)
+    examples(
+        parser,
+        "torture --minutes 5                   # each class of trouble, one after the other",
+        "torture --class cpu_hotplug --engine mtcopy",
+        "torture --class nothing --ptdma error-at=50,error-every=50,run=sticky,register-ns=3000",
+    )
+
+
+def _add_engine_arguments(parser: argparse.ArgumentParser, plan: torture.Plan) -> None:
+    """Which engine moves the memory."""
     parser.add_argument(
         "--engine",
         default=plan.engine,
@@ -60,18 +77,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--deadline", type=int, default=plan.deadline_ms, metavar="MS",
         help="deadline_ms, with --engine or --ptdma (default: a patient one, as the host may be busy)",
     )  # fmt: skip
-    parser.add_argument(
-        "--one-boot",
-        action="store_true",
-        help="all classes in one boot, each way: for a kernel that boots slowly",
-    )
-    report.add_json_argument(parser)
-    examples(
-        parser,
-        "torture --minutes 5                   # each class of trouble, one after the other",
-        "torture --class cpu_hotplug --engine mtcopy",
-        "torture --class nothing --ptdma error-at=50,error-every=50,run=sticky,register-ns=3000",
-    )
 
 
 def run(args: argparse.Namespace) -> int:
