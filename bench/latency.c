@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* How long memory is out of reach. A folio is so from its first page-table entry
+/* How long memory is inaccessible. A folio is so from its first page-table entry
  * that becomes a migration entry until the last one is real again. Where the
  * kernel has split it, each page is a folio. A call's first-folio latency is from
  * its start to the first entry that is real again.

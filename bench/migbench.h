@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * migbench: how fast does this kernel move memory between NUMA nodes, how long
- * is the memory out of reach meanwhile, and does every byte arrive?
+ * is the memory inaccessible meanwhile, and does every byte arrive?
  *
  * main.c runs the show; every other file is one idea of it.
  */

@@ -58,7 +58,7 @@ static const struct row rows[] = {
 	{ "cpus", TEXT, AT(cpus), "LIST", 0, 0, "(not pinned)", "0,2-3",
 	  "CPUs to pin the moving threads to, in turn" },
 	{ "latency", FLAG, AT(latency), NULL, 0, 0, "off", NULL,
-	  "+ --runs moves under tracepoints: first folio, time out of reach, in us" },
+	  "+ --runs moves under tracepoints: first folio, inaccessible time, in us" },
 	{ "access", FLAG, AT(access), NULL, 0, 0, "off", NULL,
 	  "+ --runs moves: cycles to read a page uncached, cached, after the move" },
 	{ "stall", FLAG, AT(stall), NULL, 0, 0, "off", NULL,

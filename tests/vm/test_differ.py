@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
 """Random calls that move memory say the same on vanilla and on Ferry: each status, and where each page is.
 
-What is known to differ has a word in differ.c, which docs/frontend.md explains.
+What is known to differ has a word in differ.c, which docs/engine-free.md explains.
 """
 
 from __future__ import annotations
@@ -70,5 +70,5 @@ def test_random_calls_say_the_same(seed: int, engine: str, steps: int, tmp_path:
 def test_what_is_known_to_differ_is_explained() -> None:
     known = set(re.findall(r" (~[a-z]+)", SOURCE.read_text()))
     assert known == {"~again", "~left", "~status"}
-    text = (paths.ROOT / "docs/frontend.md").read_text()
+    text = (paths.ROOT / "docs/engine-free.md").read_text()
     assert {f"`{word}`" for word in known} <= set(re.findall(r"`~[a-z]+`", text))

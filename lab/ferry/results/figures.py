@@ -104,7 +104,7 @@ def _throughput(kept: Kept, engine: str, channels: int | None = None) -> dict[in
 
 
 def _is_later(cell: Json, vanilla: Json) -> bool:
-    """Whether folios are out of reach for longer."""
+    """Whether folios are inaccessible for longer."""
     return any(cell["inaccessible_us"][key] > vanilla["inaccessible_us"][key] for key in ("p50", "p99"))
 
 
