@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
 """The campaign's outcomes: read, summed, and never taken for better than they are."""
 
+import re
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -45,6 +46,13 @@ def test_what_was_skipped_or_is_missing_proves_nothing() -> None:
     assert found["memory_unplug"].skipped == "no block"
     assert not found["memory_unplug"].passed
     assert not found["(plan)"].passed
+
+
+def test_engines_are_in_slots_that_virtme_leaves_free() -> None:
+    """It adds devices of its own, as many as it has streams that are files."""
+    plan = torture.Plan(ptdma=("head=end", "head=fetch"))
+    slots = re.findall(r",addr=(0x[0-9a-f]+)", " ".join(plan.machine.devices))
+    assert [int(slot, 16) for slot in slots] == [15, 16]
 
 
 def test_a_sum_keeps_each_complaint() -> None:

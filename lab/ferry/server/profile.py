@@ -17,8 +17,10 @@ from ferry.server import emulator
 from ferry.vm import machine
 
 FOLDER = paths.ROOT / "server"
-# The PCI slot of the first function; QEMU's own devices are below.
+# The PCI slot of the first function; QEMU's own devices are below, and where the guest has the host's root
+# those that virtme-ng adds: of these there are more or fewer, as its streams are a terminal or files.
 FIRST_SLOT = 8
+SLOT_BESIDE_VIRTME = 15
 # Key, least and greatest value.
 _MACHINE = {"cpus": (1, 64), "nodes": (2, 8), "cpu_nodes": (1, 8), "node_mib": (512, 1 << 20)}
 _DMA = {
@@ -41,14 +43,14 @@ IOMMU = {
 }
 
 
-def functions(*properties: str) -> tuple[str, ...]:
+def functions(*properties: str, slot: int = FIRST_SLOT) -> tuple[str, ...]:
     """QEMU's words for a function of the engine per text, which has its properties."""
     return tuple(
         word
         for i, own in enumerate(properties)
         for word in (
             "-device",
-            ",".join(filter(None, [f"{emulator.DEVICE},id=dma{i},addr={FIRST_SLOT + i:#x}", own])),
+            ",".join(filter(None, [f"{emulator.DEVICE},id=dma{i},addr={slot + i:#x}", own])),
         )
     )
 

@@ -98,7 +98,8 @@ class Plan:
             return found
         # Only there has an access to a register its price.
         program = tuple(emulator.command())
-        return replace(found, icount=True, program=program, devices=profile.functions(*self.ptdma))
+        devices = profile.functions(*self.ptdma, slot=profile.SLOT_BESIDE_VIRTME)
+        return replace(found, icount=True, program=program, devices=devices)
 
     @property
     def machines(self) -> tuple[Machine, ...]:
