@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0
 """The figures of README and docs, written from kept results between two comments, never by hand.
 
-A page says <!-- figures: NAME --> before such a block and <!-- end of figures --> after it.
+A page says <!-- figures: NAME --> before such a block and <!-- end of figures --> after it; single figures
+within sentences are inline's.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any
 
 from ferry import paths
 from ferry.errors import FerryError
-from ferry.results import report
+from ferry.results import inline, report
 
 Json = dict[str, Any]
 
@@ -52,14 +53,14 @@ class Kept:
 
 
 def fill(text: str, kept: Kept) -> str:
-    """A page with all its blocks written anew. Raises FerryError for one that nobody knows."""
+    """A page with all its blocks and figures written anew. Raises FerryError for one that nobody knows."""
 
     def block(found: re.Match[str]) -> str:
         if found[2] not in BLOCKS:
             raise FerryError(f"no figures '{found[2]}': there are {', '.join(BLOCKS)}")
         return found[1] + BLOCKS[found[2]](kept) + "\n" + found[3].lstrip("\n")
 
-    return _BLOCK.sub(block, text)
+    return inline.fill(_BLOCK.sub(block, text), kept.load)
 
 
 # --- how figures are written ---

@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: GPL-2.0
+"""A kept figure within a sentence: the comment that follows it says which one it is.
+
+5.91<!-- = table-v5-throughput: 64K ferry x16 ratio --> is the ratio of that cell, with as many decimals as
+stand there. With "than" and a second cell it is by how many percent the figure is less or more than there.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from ferry.errors import FerryError
+from ferry.results import report
+
+Json = dict[str, Any]
+Load = Callable[[str], Json]
+
+MARK = "<!-- = "
+_FIGURE = re.compile(r"(?<![\d.,])(\d[\d,]*(?:\.\d+)?)((?: %)?<!-- = ([a-z0-9-]+): ([^>]+) -->)")
+_LISTS = ("cells", "runs", "profiles", "costs")
+
+
+def fill(text: str, load: Load) -> str:
+    """A text with all such figures written anew. Raises FerryError for one that is in no result."""
+
+    def figure(found: re.Match[str]) -> str:
+        decimals = len(found[1].partition(".")[2])
+        return f"{_value(load(found[3]), found[4]):,.{decimals}f}{found[2]}"
+
+    filled, count = _FIGURE.subn(figure, text)
+    if count != text.count(MARK):
+        raise FerryError(f"a comment '{MARK}' follows no figure, or does not say 'RESULT: CELL FIGURE'")
+    return filled
+
+
+def _value(result: Json, said: str) -> float:
+    one, *other = (_of_cell(result, each) for each in said.split(" than "))
+    return abs(one / other[0] - 1) * 100 if other else one
+
+
+def _of_cell(result: Json, said: str) -> float:
+    """Of the plainest cell that has all the words before the last, which is the figure's name."""
+    *words, name = said.split()
+    every = [cell for key in _LISTS for cell in result.get(key, [])]
+    found = [cell for cell in every if set(words) <= _words(cell)]
+    if not found:
+        raise FerryError(f"no cell '{' '.join(words)}' in the kept result")
+    value: Any = min(found, key=lambda cell: len(_words(cell)))
+    for key in name.split("."):
+        value = value[key]
+    return float(value)
+
+
+def _words(cell: Json) -> set[str]:
+    """What a cell is called by: its folios and engine, how many channels, what is varied, who moves."""
+    words = {report.size(cell["folio_kib"]) if "folio_kib" in cell else cell["folio"], cell["engine"]}
+    words |= {f"x{cell['channels']}"} if cell.get("channels") else set()
+    words |= {f"{cell['parameter']}={cell['value']}"} if "parameter" in cell else set()
+    words |= {"larger"} if "settings" in cell else set()
+    return words | set(cell.get("case", "").replace(",", "").split())
