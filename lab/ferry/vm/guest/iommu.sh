@@ -15,12 +15,14 @@ run() {
 	sed 's/=/: /g' $RUN
 }
 
-# measure WORKLOAD THREADS PAIRS: a record, after a short run that is not counted
+# measure WORKLOAD THREADS PAIRS [RUNS]: a record of each run, after a short one that is not counted
 measure() {
 	step "$*"
 	run "$1" "$2" 500 >/dev/null
-	# shellcheck disable=SC2046 # words
-	record bench workload "$1" $(run "$@")
+	for _ in $(seq "${4:-1}"); do
+		# shellcheck disable=SC2046 # words
+		record bench workload "$1" $(run "$1" "$2" "$3")
+	done
 }
 
 # bind_vfio: give the edu devices to vfio-pci; after that their groups are in $IOMMU_GROUPS as
