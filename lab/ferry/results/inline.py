@@ -19,7 +19,7 @@ Load = Callable[[str], Json]
 
 MARK = "<!-- = "
 _FIGURE = re.compile(r"(?<![\d.,])(\d[\d,]*(?:\.\d+)?)((?: %)?<!-- = ([a-z0-9-]+): ([^>]+) -->)")
-_LISTS = ("cells", "runs", "profiles", "costs")
+_LISTS = ("cells", "runs", "profiles")
 
 
 def fill(text: str, load: Load) -> str:
@@ -54,9 +54,8 @@ def _of_cell(result: Json, said: str) -> float:
 
 
 def _words(cell: Json) -> set[str]:
-    """What a cell is called by: its folios and engine, how many channels, what is varied, who moves."""
+    """What a cell is called by: its folios and engine, how many channels, what is varied."""
     words = {report.size(cell["folio_kib"]) if "folio_kib" in cell else cell["folio"], cell["engine"]}
     words |= {f"x{cell['channels']}"} if cell.get("channels") else set()
     words |= {f"{cell['parameter']}={cell['value']}"} if "parameter" in cell else set()
-    words |= {"larger"} if "settings" in cell else set()
-    return words | set(cell.get("case", "").replace(",", "").split())
+    return words | ({"larger"} if "settings" in cell else set())
