@@ -637,6 +637,23 @@ static void entry_that_another_has_linked(struct kunit *test)
 	free_domain(test, domain);
 }
 
+/* Whoever only looks must not write to it: it may be unmapped at the same time. */
+static void look_at_a_page_leaves_its_entry(struct kunit *test)
+{
+	struct dmar_domain *domain = make_domain(test, 0);
+	struct dma_pte *entry;
+	int level = 1;
+	u64 val;
+
+	map(test, domain, PLACE, SZ_4K);
+	entry = pfn_to_dma_pte(domain, PLACE >> VTD_PAGE_SHIFT, &level, GFP_KERNEL);
+	val = entry->val;
+	KUNIT_EXPECT_TRUE(test, dma_pte_present(entry));
+	KUNIT_EXPECT_EQ(test, iommu_iova_to_phys(&domain->domain, PLACE), FRAME);
+	KUNIT_EXPECT_EQ(test, entry->val, val);
+	free_domain(test, domain);
+}
+
 static struct kunit_case cases[] = {
 	KUNIT_CASE_PARAM(vanilla_leaves_all, format_gen_params),
 	KUNIT_CASE_PARAM(hole_of_everything, format_gen_params),
@@ -658,6 +675,7 @@ static struct kunit_case cases[] = {
 	KUNIT_CASE_PARAM(large_page_over_a_kept_table, format_gen_params),
 	KUNIT_CASE_PARAM(map_that_fails, format_gen_params),
 	KUNIT_CASE_PARAM(entry_that_another_has_linked, format_gen_params),
+	KUNIT_CASE_PARAM(look_at_a_page_leaves_its_entry, format_gen_params),
 	{}
 };
 
