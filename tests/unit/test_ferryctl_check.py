@@ -71,6 +71,13 @@ def _boot(system: System, default: str = "0", env: str = "") -> None:
         (system.root / f"boot/config-{release}").write_text(f"CONFIG_MIGRATION=y\n{option}")
 
 
+def _channels(machine: Machine, state: str) -> None:
+    """Two of dcbm, the second in that state."""
+    path = machine.root / "sys/kernel/debug/dcbm/channels"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"{CHANNELS}dma0chan0 0000:01:00.1 0 9 9 0 0 live\ndma0chan1 d 0 9 5 4 0 {state}\n")
+
+
 def _broken(machine: Machine, problem: str) -> Machine | System:
     """A machine with one thing wrong."""
     conf = machine.root / "etc/ferry.conf"
@@ -81,6 +88,7 @@ def _broken(machine: Machine, problem: str) -> Machine | System:
         machine.says("migrators/cpu/overdue", "2")
     elif problem == "memory_given_up":
         machine.says("stats/quarantined_bytes", "2097152")
+        _channels(machine, "stuck")
     elif problem == "engine_not_as_configured":
         conf.write_text("engine = mtcopy\n")
     elif problem == "setting_unknown":
@@ -93,9 +101,7 @@ def _broken(machine: Machine, problem: str) -> Machine | System:
         machine.says("available", "cpu dcbm")
         machine.without_device.clear()
         machine.put("active", "dcbm")
-        path = machine.root / "sys/kernel/debug/dcbm/channels"
-        path.parent.mkdir(parents=True)
-        path.write_text(f"{CHANNELS}dma0chan0 0000:01:00.1 0 9 9 0 0 live\ndma0chan1 d 0 9 5 4 0 failed\n")
+        _channels(machine, "failed")
     elif problem == "no_ferry":
         return System(machine.root / "nosuch")
     return machine
@@ -142,6 +148,13 @@ def test_several_problems_are_counted(machine: Machine, capsys: pytest.CaptureFi
     said = capsys.readouterr().out
     assert "engine cpu is out of service" in said
     assert "(2 more: copies_overdue, memory_given_up)" in said
+
+
+def test_memory_that_an_engine_has_let_go_is_no_problem(machine: Machine) -> None:
+    _broken(machine, "memory_given_up")
+    assert _run(machine, "check") == 1
+    _channels(machine, "live")
+    assert _run(machine, "check") == 0
 
 
 def test_what_was_changed_by_hand_is_no_fault(machine: Machine, capsys: pytest.CaptureFixture[str]) -> None:

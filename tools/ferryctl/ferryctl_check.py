@@ -24,7 +24,7 @@ PROBLEMS = {
     "setting_unknown": "/etc/ferry.conf has a setting that this kernel does not have, or refuses",
     "conf_unreadable": "/etc/ferry.conf cannot be understood",
     "next_boot_without_ferry": "the boot loader starts a kernel without Ferry next",
-    "memory_given_up": "memory was given up since boot, since a stuck engine may write there",
+    "memory_given_up": "a stuck engine may still write to memory, which is not used until it lets go",
 }
 
 
@@ -79,9 +79,11 @@ def engine(found: Mapping[str, Any]) -> list[Finding]:
         do = "see dmesg; 'ferryctl use none', then 'ferryctl use dcbm' tries them again"
         out.append(Finding("channels_lost", what, do))
     given_up = found["stats"].get("quarantined_bytes", 0)
-    if given_up:
-        what = f"{big(given_up)} of memory were given up since boot"
-        out.append(Finding("memory_given_up", what, "see dmesg; a reboot gives them back"))
+    # The counter only grows. An engine that has ended its copies holds no memory any more.
+    if given_up and (lost or found["overdue"]):
+        what = f"{big(given_up)} of memory were given up since boot, and a stuck engine may still write there"
+        do = "see dmesg; they are used again once the engine has ended its copies, or after a reboot"
+        out.append(Finding("memory_given_up", what, do))
     return out
 
 

@@ -144,7 +144,9 @@ def show_stuck(overdue: int, quarantined: int) -> list[str]:
     if overdue:
         out.append(f"{overdue:,} copies have missed the deadline and have not ended")
     if quarantined:
-        out.append(f"{big(quarantined)} given up: a stuck engine may still write there; see dmesg")
+        out.append(
+            f"{big(quarantined)} given up since boot, until the stuck engine ends its copies; see dmesg"
+        )
     return out
 
 
