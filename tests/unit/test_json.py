@@ -43,7 +43,7 @@ MEASURED = migbench.Measured([], {}, machine.MACHINES["smp"])
 # Each command that has --json, and what measures for it.
 MEASURE: dict[str, tuple[ModuleType, str, Any]] = {
     "bench": (migbench, "measure", lambda *_, **__: MEASURED),
-    "cost": (cost, "measure", lambda *_, **__: ([], {})),
+    "cost": (cost, "measure", lambda *_, **__: cost.Found()),
     "day": (day, "run", _said),
     "iommu": (iommu, "measure", lambda *_: IOMMU),
     "mmtests": (mmtests, "run", lambda plan, _: ([_outcome(*each) for each in _each(plan)], {})),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from ferry.bench import migbench, rows
@@ -103,20 +103,50 @@ class Cost:
         return asdict(self) | {"percent": round(self.percent, 3), "passed": self.passed}
 
 
+@dataclass(frozen=True)
+class Failure:
+    """A case that could not be counted on one of the kernels, and why."""
+
+    case: str
+    kernel: str
+    why: str
+
+
+@dataclass
+class Found:
+    """What was counted, what could not be, and the kernels' releases by flavour."""
+
+    costs: list[Cost] = field(default_factory=list)
+    failures: list[Failure] = field(default_factory=list)
+    kernels: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def passed(self) -> bool:
+        """Whether all was counted and is within its limit."""
+        return not self.failures and all(each.passed for each in self.costs)
+
+    def as_json(self) -> dict[str, Any]:
+        """Costs and failures as JSON."""
+        return {
+            "costs": [each.as_json() for each in self.costs],
+            "failures": [asdict(each) for each in self.failures],
+        }
+
+
 def instructions(row: rows.Row) -> float:
     """Per folio: under icount an instruction takes a nanosecond."""
     return row.folio_kib * 1024 / row.gbps
 
 
 def costs(case: Case, measured: Sequence[rows.Row], limits: dict[str, float]) -> list[Cost]:
-    """The rows but vanilla's, each compared with vanilla's of the same folio size."""
+    """The rows but vanilla's, each compared with vanilla's of the same folio size where there is one."""
     base = {row.folio_kib: instructions(row) for row in measured if row.engine == rows.VANILLA}
     return [
         Cost(
             case.title, row.folio_kib, row.engine, instructions(row), base[row.folio_kib], limits[row.engine]
         )
         for row in measured
-        if row.engine != rows.VANILLA
+        if row.engine != rows.VANILLA and row.folio_kib in base
     ]
 
 
@@ -124,32 +154,33 @@ def measure(
     cases: Sequence[Case] = CASES,
     limits: dict[str, float] = LIMITS,
     ferry: str = "ferry",
-) -> tuple[list[Cost], dict[str, str]]:
-    """Count on virtual CPUs; every run gives the same figures. Returns costs, and the kernels' releases."""
+) -> Found:
+    """Count on virtual CPUs; every run gives the same figures. A case that fails loses no other."""
     engines = {"vanilla": (rows.VANILLA,), ferry: tuple(limits)}
     qemu.ensure_emulator(machine.get(MACHINE))
     kernels = {name: kbuild.build(name) for name in engines}
     program = migbench.build_migbench()
     parts = [(case, name) for case in cases for name in engines]
-    found: dict[Case, list[rows.Row]] = {case: [] for case in cases}
+    found = Found(kernels={name: kernel.release for name, kernel in kernels.items()})
+    counted: dict[Case, list[rows.Row]] = {case: [] for case in cases}
+
+    def count(part: tuple[Case, str], cancelled: threading.Event) -> None:
+        case, name = part
+        plan = case.plan(engines[name], ferry)
+        script = migbench.script(plan, "vanilla" if name == "vanilla" else "ferry")
+        job = qemu.Job(script, RUN_S, programs={"bin/migbench": program}, name=f"cost-{parts.index(part)}")
+        try:
+            result = qemu.run(kernels[name], machine.get(MACHINE, case.cpus), job, cancelled=cancelled)
+            got = migbench.parse(result.said, plan)
+            counted[case] += got
+            if result.status or len(got) < len(case.folios) * len(engines[name]):
+                raise FerryError(result.output.strip()[-qemu.TAIL_LETTERS :] or f"only {len(got)} rows")
+        except FerryError as err:
+            found.failures.append(Failure(case.title, name, str(err)))
+
     with Step(f"count {len(cases)} cases ({MACHINE})") as step:
-
-        def count(part: tuple[Case, str], cancelled: threading.Event) -> tuple[Case, list[rows.Row]]:
-            case, name = part
-            plan = case.plan(engines[name], ferry)
-            script = migbench.script(plan, "vanilla" if name == "vanilla" else "ferry")
-            what = f"{case.title} on {name}"
-            log = f"cost-{parts.index(part)}"
-            job = qemu.Job(script, RUN_S, programs={"bin/migbench": program}, name=log)
-            where = machine.get(MACHINE, case.cpus)
-            said = qemu.measure(kernels[name], where, job, what, cancelled=cancelled)
-            counted = migbench.parse(said, plan)
-            if len(counted) < len(case.folios) * len(engines[name]):
-                raise FerryError(f"{what} has {len(counted)} rows")
-            return case, counted
-
-        for done, (case, counted) in enumerate(parallel.run(count, parts, len(os.sched_getaffinity(0)))):
-            found[case] += counted
+        for done, _ in enumerate(parallel.run(count, parts, len(os.sched_getaffinity(0)))):
             step.update(f"{done + 1}/{len(parts)}")
-    every = [each for case in cases for each in costs(case, found[case], limits)]
-    return every, {name: kernel.release for name, kernel in kernels.items()}
+    for case in cases:
+        found.costs += costs(case, counted[case], limits)
+    return found

@@ -23,18 +23,29 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """1 if a limit is exceeded."""
+    """1 if a limit is exceeded, or a case cannot be counted."""
     where = machine.get(cost.MACHINE)
     output = report.Output(args.json)
     output.check()
     if args.unbatched:
-        costs, kernels = cost.measure(cost.UNBATCHED_CASES, cost.UNBATCHED_LIMITS, "unbatched")
+        found = cost.measure(cost.UNBATCHED_CASES, cost.UNBATCHED_LIMITS, "unbatched")
     else:
-        costs, kernels = cost.measure()
-    known = provenance.of_vms(where, kernels)
-    output.write({"provenance": known, "costs": [each.as_json() for each in costs]})
-    output.show(_table(costs))
-    return 0 if all(each.passed for each in costs) else 1
+        found = cost.measure()
+    known = provenance.of_vms(where, found.kernels)
+    output.write({"provenance": known, **found.as_json()})
+    output.show(_table(found.costs), *([_failures(found.failures)] if found.failures else []))
+    return 0 if found.passed else 1
+
+
+def _failures(failures: list[cost.Failure]) -> Table:
+    from rich.text import Text
+
+    table = report.new_table("Not counted")
+    for name in ("caller", "kernel", "why"):
+        table.add_column(name)
+    for each in failures:
+        table.add_row(each.case, each.kernel, Text(each.why))
+    return table
 
 
 def _table(costs: list[cost.Cost]) -> Table:

@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: GPL-2.0
+"""What ./ferry cost makes of what it has counted, and of what it could not count."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from ferry import cli
+from ferry.bench import cost, migbench, rows
+from ferry.bench.sizes import parse_size
+from ferry.kernel import kbuild
+from ferry.results import provenance
+from ferry.vm import qemu
+from ferry.vm.machine import Machine
+
+from .test_vm_side import row
+
+
+def test_cost_is_relative_and_limited() -> None:
+    measured = [row("vanilla", 2.0), row("none", 2.0), row("cpu", 1.9)]
+    none, cpu = cost.costs(cost.CASES[0], measured, cost.LIMITS)
+    assert none.percent == 0
+    assert none.passed
+    assert cpu.percent == pytest.approx(5.263, abs=0.01)
+    assert not cpu.passed
+
+
+def _run(kernel: SimpleNamespace, where: Machine, job: qemu.Job, **_: object) -> SimpleNamespace:
+    """promote with two CPUs ends early on vanilla, after its first row."""
+    fails = kernel.release == "vanilla" and where.cpus == 2 and "--call promote" in job.script
+    output = "migbench: NUMA balancing has looked at [0] pages\n"
+    return SimpleNamespace(said="one" if fails else "all", status=int(fails), output=output)
+
+
+def _parse(said: str, plan: migbench.Plan) -> list[rows.Row]:
+    found = [row(engine, 2.0, parse_size(folio) >> 10) for folio in plan.folios for engine in plan.engines]
+    return found[:1] if said == "one" else found
+
+
+@pytest.fixture
+def counted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Each case is counted without a boot, but one."""
+    monkeypatch.setattr(qemu, "ensure_emulator", lambda *_: None)
+    monkeypatch.setattr(kbuild, "build", lambda name: SimpleNamespace(release=name))
+    monkeypatch.setattr(migbench, "build_migbench", lambda: tmp_path)
+    monkeypatch.setattr(migbench, "parse", _parse)
+    monkeypatch.setattr(qemu, "run", _run)
+    monkeypatch.setattr(provenance, "of_vms", lambda *_: {})
+
+
+@pytest.mark.usefixtures("counted")
+def test_a_case_that_fails_loses_no_other(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert cli.main(["cost", "--json", str(tmp_path / "cost.json")]) == 1
+    table, _, failures = capsys.readouterr().out.partition("Not counted")
+    assert "compact, 2 CPUs" in table
+    assert re.search(
+        r"promote, 2 CPUs\W+vanilla\W+migbench: NUMA balancing has looked at \[0\] pages", failures
+    )
+    found = json.loads((tmp_path / "cost.json").read_text())
+    assert [(each["case"], each["kernel"]) for each in found["failures"]] == [("promote, 2 CPUs", "vanilla")]
+    cells = {(each["case"], each["folio_kib"]) for each in found["costs"]}
+    every = {(case.title, parse_size(folio) >> 10) for case in cost.CASES for folio in case.folios}
+    assert every - cells == {("promote, 2 CPUs", 64)}
