@@ -35,6 +35,7 @@ class Case:
     order: str = "up"
     cpus: int = 1  # and as many threads where the caller can have them
     per_call: int = 0
+    gains: tuple[float, ...] = ()  # for each of ENGINES: at least so many times as fast as vanilla
 
     @property
     def title(self) -> str:
@@ -54,9 +55,12 @@ class Case:
 
 
 THREADED = ("move_pages", "mbind", "promote")
+# What was gained may not get lost. docs/evidence.md says where that is less than is wanted.
+RANDOM_MOVE = (1.06, 1.015)
+RANDOM_DEMOTE = (1.02, 1.015)
 CASES = (
     Case("move_pages", ("4K", "16K", "64K", "2M")),
-    Case("move_pages", ("4K", "16K", "64K"), "random"),
+    Case("move_pages", ("4K", "16K", "64K"), "random", gains=RANDOM_MOVE),
     Case("move_pages", ("4K", "64K"), per_call=1),
     Case("mbind", ("4K", "64K", "2M")),
     Case("migrate_pages", ("4K", "64K", "2M")),
@@ -64,14 +68,14 @@ CASES = (
     Case("promote", ("4K", "16K", "64K", "2M")),
     Case("promote", ("4K", "64K"), "random"),
     Case("demote", ("4K", "16K", "64K", "2M")),
-    Case("demote", ("4K", "16K", "64K"), "random"),
+    Case("demote", ("4K", "16K", "64K"), "random", gains=RANDOM_DEMOTE),
     Case("compact", ("4K", "64K")),
     Case("move_pages", ("4K", "64K", "2M"), cpus=2),
-    Case("move_pages", ("4K", "64K"), "random", cpus=2),
+    Case("move_pages", ("4K", "64K"), "random", cpus=2, gains=RANDOM_MOVE),
     Case("mbind", ("4K", "64K"), cpus=2),
     Case("migrate_pages", ("4K", "64K"), cpus=2),
     Case("promote", ("4K", "64K"), cpus=2),
-    Case("demote", ("4K", "64K"), "random", cpus=2),
+    Case("demote", ("4K", "64K"), "random", cpus=2, gains=RANDOM_DEMOTE),
     Case("compact", ("4K",), cpus=2),
 )
 UNBATCHED_CASES = (Case("move_pages", ("4K", "2M")),)
@@ -141,6 +145,8 @@ def instructions(row: rows.Row) -> float:
 def costs(case: Case, measured: Sequence[rows.Row], limits: dict[str, float]) -> list[Cost]:
     """The rows but vanilla's, each compared with vanilla's of the same folio size where there is one."""
     base = {row.folio_kib: instructions(row) for row in measured if row.engine == rows.VANILLA}
+    if case.gains:
+        limits = {name: (1 / gain - 1) * 100 for name, gain in zip(ENGINES, case.gains, strict=True)}
     return [
         Cost(
             case.title, row.folio_kib, row.engine, instructions(row), base[row.folio_kib], limits[row.engine]
