@@ -3,8 +3,11 @@
  * memory first, and each folio moves in the fault of the task that touches it.
  * So what is timed is what that task waits for: the fault with the move in it.
  */
+#define _GNU_SOURCE
 #include "migbench.h"
 
+#include <errno.h>
+#include <sched.h>
 #include <string.h>
 #include <time.h>
 
@@ -17,10 +20,10 @@
  * Until the kernel has hidden all of it. It does so in the ticks of the task
  * itself, for each of its mappings once in a time of CPU: so this must not sleep.
  */
-static void wait_until_hidden(const struct bench *b)
+static void wait_until_hidden(const struct bench *b, unsigned long before)
 {
-	unsigned long before = vmstat("numa_pte_updates"), hidden;
 	uint64_t begin = clock_ns(CLOCK_MONOTONIC);
+	unsigned long hidden;
 
 	do {
 		uint64_t since = clock_ns(CLOCK_THREAD_CPUTIME_ID);
@@ -35,8 +38,35 @@ static void wait_until_hidden(const struct bench *b)
 	} while (hidden < b->mem.pages);
 }
 
+static void run_on(const cpu_set_t *cpus)
+{
+	if (sched_setaffinity(0, sizeof(*cpus), cpus))
+		die(EXIT_CANNOT_RUN, "--call promote: sched_setaffinity: %s", strerror(errno));
+}
+
+/*
+ * The first CPU counts jiffies as a rule, and the kernel waits for some of them.
+ * Where virtual CPUs take turns it counts too few while another one is busy.
+ */
+static void wait_on_first_cpu(const struct bench *b, unsigned long before)
+{
+	cpu_set_t home, first;
+	int cpu = 0;
+
+	if (sched_getaffinity(0, sizeof(home), &home))
+		die(EXIT_CANNOT_RUN, "--call promote: sched_getaffinity: %s", strerror(errno));
+	while (!CPU_ISSET((size_t)cpu, &home))
+		cpu++;
+	CPU_ZERO(&first);
+	CPU_SET((size_t)cpu, &first);
+	run_on(&first);
+	wait_until_hidden(b, before);
+	run_on(&home);
+}
+
 void promote_prepare(struct bench *b)
 {
+	unsigned long before = vmstat("numa_pte_updates");
 	int err;
 
 	lru_drain();
@@ -47,7 +77,9 @@ void promote_prepare(struct bench *b)
 	if (err)
 		die(EXIT_CANNOT_RUN, "--call promote: " TIERING " > " BALANCING ": %s; needs CONFIG_NUMA_BALANCING and root",
 		    strerror(-err));
-	wait_until_hidden(b);
+	wait_on_first_cpu(b, before);
+	/* It is also how often a new thread looks at all again */
+	setting_restore(SCAN_DELAY);
 }
 
 int promote_move(struct bench *b, size_t first, size_t count)

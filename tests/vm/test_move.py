@@ -51,6 +51,13 @@ def test_the_kernel_moves_every_byte(call: str) -> None:
     assert all(row.verified_bytes >= parse_size(SIZE) for row in measured.rows)
 
 
+def test_promotion_with_two_cpus_is_counted() -> None:
+    """NUMA balancing goes by a clock that only one of the two virtual CPUs counts."""
+    found = cost.measure((cost.Case("promote", ("4K",), cpus=2),))
+    assert not found.failures
+    assert all(each.passed for each in found.costs), found.costs
+
+
 def test_kernel_without_ferry_is_named() -> None:
     """An engine on a vanilla kernel is one clear line."""
     job = qemu.Job("use_engine cpu 1", 60.0)
