@@ -78,6 +78,21 @@ def test_a_kernel_without_ferry_says_what_one_with_it_could_use(
     assert "is without Ferry: none of it is used before one with it boots" in said
 
 
+@pytest.mark.parametrize(
+    ("device", "driver"),
+    [
+        *((device, "ioatdma") for device in ("0x3c20", "0x0e2f", "0x2f27", "0x6f20", "0x6f53", "0x0c50")),
+        *((device, "idxd") for device in ("0x11fb", "0x1212")),
+    ],
+)
+def test_a_device_without_a_driver_is_known(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], device: str, driver: str
+) -> None:
+    system = System(tmp_path)
+    _pci(system, "0000:00:04.0", f"0x8086:{device}", None)
+    assert _found(system, capsys)["0000:00:04.0"]["verdict"] == engines.KNOWN[driver].verdict
+
+
 def test_what_dcbm_says_counts_more_than_what_is_known(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], fake_program: FakeProgram
 ) -> None:

@@ -52,10 +52,18 @@ ASIDE = Known(
     "'dcbm.allow = {driver}' in /etc/ferry.conf uses it at your own risk",
 )  # fmt: skip
 # Bound to them instead of the driver that makes DMA channels: PCI IDs of devices that could copy.
+# As in Linux's tables: Sandy Bridge, Ivy Bridge, Haswell and Broadwell have I/OAT devices 0 to 7, 14 and 15;
+# Xeon D and Atoms have four.
+IOAT = (
+    *(base + number for base in (0x3C20, 0x0E20, 0x2F20, 0x6F20) for number in (*range(8), 0xE, 0xF)),
+    *(base + number for base in (0x6F50, 0x0C50) for number in range(4)),
+    *(0x2021, 0x0B00),
+)
+DSA = (0x0B25, 0x11FB, 0x1212)
 CANDIDATES = {
     "0x1022:0x1498": "ptdma",
-    **{f"0x8086:{device}": "ioatdma" for device in ("0x0e20", "0x2f20", "0x2021", "0x0b00")},
-    "0x8086:0x0b25": "idxd",
+    **{f"0x8086:{device:#06x}": "ioatdma" for device in IOAT},
+    **{f"0x8086:{device:#06x}": "idxd" for device in DSA},
 }
 
 
