@@ -42,7 +42,7 @@ def test_nothing_of_ferrys_may_be_left() -> None:
 
 def test_what_watch_shows_is_counted() -> None:
     """As ferryctl writes it, with the time."""
-    blank = {"time": "2026-11-26T04:00:00+0000", "in_service": True, "overdue": 0, "quarantined_bytes": 0,
+    blank = {"time": "2026-11-26T04:00:00+0000", "in_service": True, "overdue": 0, "held_bytes": 0,
              "not_by_engine": {}, "inaccessible_us": {}}  # fmt: skip
     none = blank | {"active": "none", "calls": 9, "folios": 9, "gbps": {}}
     mtcopy = blank | {"active": "mtcopy", "calls": 2, "folios": 1024, "gbps": {"mtcopy": 0.1}}

@@ -61,6 +61,28 @@ def test_an_engine_that_fails_is_seen(
     assert "  2.1 MB given up since boot, until the stuck engine ends its copies; see dmesg" in said
 
 
+@pytest.mark.parametrize("command", [["watch", "--count", "1"], ["status"]])
+def test_memory_that_an_engine_has_let_go_is_told_no_more(
+    machine: Machine,
+    meanwhile: Callable[[Callable[[], None]], None],
+    capsys: pytest.CaptureFixture[str],
+    command: list[str],
+) -> None:
+    """The counter of it only grows."""
+    _fails(machine)()
+    machine.says("in_service", "1")
+    machine.says("migrators/cpu/overdue", "0")
+    meanwhile(lambda: None)
+    assert ferryctl.main(command, machine) == 0
+    assert "given up" not in capsys.readouterr().out
+
+
+def test_metrics_count_the_same_overdue_copies(machine: Machine, capsys: pytest.CaptureFixture[str]) -> None:
+    _fails(machine)()
+    assert ferryctl.main(["metrics"], machine) == 0
+    assert 'ferry_engine_overdue_copies{engine="cpu"} 3\n' in capsys.readouterr().out
+
+
 def test_programs_see_the_same(
     machine: Machine, meanwhile: Callable[[Callable[[], None]], None], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -11,7 +11,7 @@ import ferryctl_boot as boot
 from ferryctl_conf import load_conf
 from ferryctl_machine import FAILED, NO_FERRY, NONE, WELL, Problem, System
 from ferryctl_settings import parse, same
-from ferryctl_status import big, status
+from ferryctl_status import big, held_bytes, lost_channels, status
 
 # Each problem that there can be, in the order of what to mend first.
 NO_KERNEL = "no_ferry"
@@ -72,15 +72,14 @@ def engine(found: Mapping[str, Any]) -> list[Finding]:
     if found["overdue"]:
         what = f"{found['overdue']} copies have missed the deadline and have not ended"
         out.append(Finding("copies_overdue", what, "see dmesg; the device may be stuck"))
-    lost = [each for each in found["channels"] or [] if each.get("state") != "live"]
+    lost = lost_channels(found)
     if lost and name == "dcbm":
         names = ", ".join(f"{each.get('channel')} ({each.get('state')})" for each in lost)
         what = f"{len(lost)} of {len(found['channels'])} DMA channels do not serve: {names}"
         do = "see dmesg; 'ferryctl use none', then 'ferryctl use dcbm' tries them again"
         out.append(Finding("channels_lost", what, do))
-    given_up = found["stats"].get("quarantined_bytes", 0)
-    # The counter only grows. An engine that has ended its copies holds no memory any more.
-    if given_up and (lost or found["overdue"]):
+    given_up = held_bytes(found)
+    if given_up:
         what = f"{big(given_up)} of memory were given up since boot, and a stuck engine may still write there"
         do = "see dmesg; they are used again once the engine has ended its copies, or after a reboot"
         out.append(Finding("memory_given_up", what, do))

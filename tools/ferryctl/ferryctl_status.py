@@ -114,7 +114,7 @@ def show_status(found: Mapping[str, Any]) -> str:
         figures = ", ".join(f"{key} {count:,}" for key, count in counters.items())
         out.append(f"  {name}: {figures}")
     out += show_causes(stats)
-    out += [f"  {line}" for line in show_stuck(found["overdue"], stats.get("quarantined_bytes", 0))]
+    out += [f"  {line}" for line in show_stuck(found["overdue"], held_bytes(found))]
     out += show_histogram(found["inaccessible_us"])
     return "\n".join(out)
 
@@ -136,6 +136,22 @@ def show_channels(found: Sequence[Mapping[str, str]] | None) -> list[str]:
             for each in broken
         ),
     ]
+
+
+def lost_channels(found: Mapping[str, Any]) -> list[Mapping[str, str]]:
+    """The channels of a status that do not serve, where that can be seen."""
+    return [each for each in found["channels"] or [] if each.get("state") != "live"]
+
+
+def held_bytes(found: Mapping[str, Any]) -> int:
+    """What memory was given up since boot, if a stuck engine may hold some of it still.
+
+    The counter only grows, and an engine that has ended its copies holds none any more.
+    """
+    unseen = found["channels"] is None and found["in_service"] is False
+    stuck = found["overdue"] or lost_channels(found) or unseen
+    given_up: int = found["stats"].get("quarantined_bytes", 0)
+    return given_up if stuck else 0
 
 
 def show_stuck(overdue: int, quarantined: int) -> list[str]:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ferryctl_machine import NONE, System
-from ferryctl_status import CAUSES, big, show_channels, show_histogram, show_stuck, status
+from ferryctl_status import CAUSES, big, held_bytes, show_channels, show_histogram, show_stuck, status
 
 CLEAR = "\x1b[H\x1b[2J"
 SERVICE = {True: "in service", False: "OUT OF SERVICE", None: "none active"}
@@ -65,6 +65,7 @@ def rates(before: Mapping[str, Any], now: Mapping[str, Any], seconds: float) -> 
         "in_service": now["in_service"],
         "overdue": now["overdue"],
         "quarantined_bytes": now["stats"].get("quarantined_bytes", 0),
+        "held_bytes": held_bytes(now),
         "gbps": {name: round(rate, 3) for name, rate in engines.items()},
         "calls": stats.get("calls", 0),
         "folios": stats.get("folios", 0),
@@ -80,7 +81,7 @@ def show_rates(found: Mapping[str, Any]) -> str:
     head = f"{found['time']} engine {found['active']}{state}:"
     out = [f"{head} {found['calls']:,} calls, {found['folios']:,} folios   {speeds}"]
     out += [f"  {name} {count:,}" for name, count in found["not_by_engine"].items() if count]
-    out += [f"  {line}" for line in show_stuck(found["overdue"], found["quarantined_bytes"])]
+    out += [f"  {line}" for line in show_stuck(found["overdue"], found["held_bytes"])]
     return "\n".join([*out, *show_histogram(found["inaccessible_us"])])
 
 
@@ -92,7 +93,7 @@ def show_screen(moved: Mapping[str, Any], found: Mapping[str, Any]) -> list[str]
         "",
         f"engine    {active} ({SERVICE[found['in_service']] if active != NONE else SERVICE[None]})",
         *(f"channels  {line}" for line in show_channels(found["channels"])),
-        *(f"stuck     {line}" for line in show_stuck(moved["overdue"], moved["quarantined_bytes"])),
+        *(f"stuck     {line}" for line in show_stuck(moved["overdue"], moved["held_bytes"])),
         "",
         f"moved     {moved['calls']:,} calls, {moved['folios']:,} folios",
         *(
