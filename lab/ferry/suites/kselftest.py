@@ -22,7 +22,8 @@ FOLDERS = ("migrate_offload", "migrate_bulk", "migrate_runs")
 PROGRAMS = {
     "smp": (
         *("sysfs", "data", "concurrent", "extra_refs", "faults", "inflight", "providers", "helpers"),
-        *("unload", "memory", "move_calls", "run_state", "run_races", "run_files", "run_poison", "poison"),
+        *("writers", "writers_tables", "unload", "memory", "move_calls", "run_state", "run_races"),
+        *("run_files", "run_poison", "poison"),
     ),
     # Once more what moves anonymous memory, where folios are not unmapped in ranges.
     "one-by-one": (

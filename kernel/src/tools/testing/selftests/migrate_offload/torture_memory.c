@@ -6,7 +6,6 @@
 #define _GNU_SOURCE
 #include <err.h>
 #include <fcntl.h>
-#include <linux/io_uring.h>
 #include <linux/userfaultfd.h>
 #include <poll.h>
 #include <pthread.h>
@@ -24,6 +23,7 @@
 #include "region.h"
 #include "scratch.h"
 #include "torture.h"
+#include "uring.h"
 
 #define SIZE	(512 * KIB)
 
@@ -352,83 +352,22 @@ static long directs(void)
 
 static const char *open_buffered(void)
 {
-	struct io_uring_params params = {};
-	int ring = syscall(SYS_io_uring_setup, 1, &params);
-
 	direct_fd = memfd_create("torture", MFD_CLOEXEC);
-	if (ring < 0 || direct_fd < 0 || ftruncate(direct_fd, SIZE))
+	if (!ring_possible() || direct_fd < 0 || ftruncate(direct_fd, SIZE))
 		return "no io_uring";
-	close(ring);
 	return NULL;
-}
-
-struct ring {
-	struct io_uring_params params;
-	struct io_uring_sqe *sqes;
-	char *rings;
-	int fd;
-};
-
-static void ring_open(struct ring *ring)
-{
-	struct io_uring_params *p = &ring->params;
-
-	memset(ring, 0, sizeof(*ring));
-	ring->fd = syscall(SYS_io_uring_setup, 1, p);
-	if (ring->fd < 0 || !(p->features & IORING_FEAT_SINGLE_MMAP))
-		err(1, "io_uring");
-	ring->rings = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED,
-			   ring->fd, IORING_OFF_SQ_RING);
-	ring->sqes = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED,
-			  ring->fd, IORING_OFF_SQES);
-	if (ring->rings == MAP_FAILED || ring->sqes == MAP_FAILED)
-		err(1, "mmap of io_uring");
-}
-
-static void ring_close(struct ring *ring)
-{
-	munmap(ring->rings, PAGE);
-	munmap(ring->sqes, PAGE);
-	close(ring->fd);
-}
-
-/* Its result: bytes, or -errno */
-static long ring_read_fixed(struct ring *ring, int fd, char *to, size_t size)
-{
-	unsigned int *tail = (void *)ring->rings + ring->params.sq_off.tail;
-	unsigned int *array = (void *)ring->rings + ring->params.sq_off.array;
-	unsigned int *head = (void *)ring->rings + ring->params.cq_off.head;
-	struct io_uring_cqe *cqe = (void *)ring->rings + ring->params.cq_off.cqes;
-	long result;
-
-	ring->sqes[0] = (struct io_uring_sqe) {
-		.opcode = IORING_OP_READ_FIXED, .fd = fd, .len = size,
-		.addr = (unsigned long)to,
-	};
-	array[0] = 0;
-	__atomic_store_n(tail, *tail + 1, __ATOMIC_RELEASE);
-	if (syscall(SYS_io_uring_enter, ring->fd, 1, 1, IORING_ENTER_GETEVENTS,
-		    NULL, 0) != 1)
-		err(1, "io_uring_enter");
-	result = cqe[*head & (ring->params.cq_entries - 1)].res;
-	__atomic_store_n(head, *head + 1, __ATOMIC_RELEASE);
-	return result;
 }
 
 /* A buffer that stays pinned; what is read lands where the process looks */
 static long fixes(void)
 {
 	struct region r;
-	struct iovec buffer;
 	struct ring ring;
 	long wrong = 0;
 
 	make(&r);
 	ring_open(&ring);
-	buffer = (struct iovec){ r.addr, SIZE };
-	/* Who pins for long has to move what can be unplugged, and may fail */
-	if (syscall(SYS_io_uring_register, ring.fd, IORING_REGISTER_BUFFERS,
-		    &buffer, 1)) {
+	if (ring_pin(&ring, r.addr, SIZE)) {
 		ring_close(&ring);
 		return unmake(&r, "no buffer", 0) ?: TORTURE_MISSED;
 	}
