@@ -32,6 +32,10 @@
 /* Bits of /proc/PID/pagemap */
 #define PM_UFFD_WP	57
 #define PM_SWAP		62
+#define PM_PRESENT	63
+#define PM_FRAME	((1ULL << 55) - 1)
+/* A bit of /proc/kpageflags */
+#define KPF_LOCKED	0
 
 FIXTURE(inflight)
 {
@@ -74,20 +78,45 @@ FIXTURE_TEARDOWN_PARENT(inflight)
 	offload_unload();
 }
 
-static uint64_t entry_of(const char *addr)
+static uint64_t word_of(const char *file, uint64_t index)
 {
-	int fd = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
-	uint64_t entry;
+	int fd = open(file, O_RDONLY | O_CLOEXEC);
+	uint64_t word;
 
-	if (pread(fd, &entry, 8, (uintptr_t)addr / PAGE * 8) != 8)
-		err(1, "pagemap");
+	if (pread(fd, &word, 8, index * 8) != 8)
+		err(1, "%s", file);
 	close(fd);
-	return entry;
+	return word;
 }
 
+static uint64_t entry_of(const char *addr)
+{
+	return word_of("/proc/self/pagemap", (uintptr_t)addr / PAGE);
+}
+
+/* Kernels without the setting unmap each folio before they copy it */
+static bool may_stay_mapped(void)
+{
+	char value[16];
+
+	if (file_read(OFFLOAD_DIR "/copy_mapped", value, sizeof(value)))
+		return false;
+	return strcmp(value, "0");
+}
+
+/*
+ * A folio that waits for its copy is either inaccessible, or where the kernel
+ * may leave it mapped, it is locked. That it is read-only then the tables do not
+ * show to user space.
+ */
 static bool in_flight(const char *addr)
 {
-	return entry_of(addr) >> PM_SWAP & 1;
+	uint64_t entry = entry_of(addr);
+
+	if (entry >> PM_SWAP & 1)
+		return true;
+	return may_stay_mapped() && entry >> PM_PRESENT & 1 &&
+	       word_of("/proc/kpageflags", entry & PM_FRAME) >> KPF_LOCKED & 1;
 }
 
 static void *move(void *arg)
