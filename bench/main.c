@@ -45,13 +45,23 @@ static void check(struct bench *b, struct run *run)
 
 static void one_run(struct bench *b, const struct instrument *with, struct run *run)
 {
+	struct counts before, after;
+
 	signals_obey();
 	memory_renew(b);
 	if (b->opt.fragmented)
 		fragment(b);
 	if (with->before)
 		with->before(b);
+	before = counts_read();
+	if (with == &timed)
+		writers_start(b);
 	movers_run(b, run);
+	if (with == &timed)
+		writers_stop(b);
+	after = counts_read();
+	run->counts.minor_faults = after.minor_faults - before.minor_faults;
+	run->counts.shootdowns = after.shootdowns - before.shootdowns;
 	if (with->after)
 		with->after(b);
 	check(b, run);
@@ -75,6 +85,7 @@ static void warm_up(struct bench *b)
 
 	for (i = 0; i < b->opt.warmup && !b->failed; i++)
 		one_run(b, &timed, &run);
+	writers_forget(b);
 }
 
 static void measure(struct bench *b)

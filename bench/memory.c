@@ -195,7 +195,7 @@ void memory_renew(struct bench *b)
 		die(EXIT_CANNOT_RUN, "set_mempolicy: %s", strerror(errno));
 	if (fd >= 0)
 		close(fd);
-	memset(mem->touches, 0, mem->pages * sizeof(*mem->touches));
+	memset(mem->touches, 0, mem->pages * mem->touchers * sizeof(*mem->touches));
 	confirm(b);
 }
 
@@ -247,7 +247,8 @@ void memory_set_up(struct bench *b)
 	mem->addr = zalloc(mem->folios, sizeof(*mem->addr));
 	mem->node_to = zalloc(mem->folios, sizeof(*mem->node_to));
 	mem->status = zalloc(mem->folios, sizeof(*mem->status));
-	mem->touches = zalloc(mem->pages, sizeof(*mem->touches));
+	mem->touchers = 1 + b->opt.writers;
+	mem->touches = zalloc(mem->pages * mem->touchers, sizeof(*mem->touches));
 	mem->wrong = zalloc(mem->folios, sizeof(*mem->wrong));
 	for (i = 0; i < mem->folios; i++) {
 		mem->addr[i] = memory_page(b, i * opt->folio_bytes / PAGE_BYTES);

@@ -46,6 +46,9 @@ struct options {
 	unsigned long threads;
 	unsigned long per_call;
 	unsigned long busy;
+	unsigned long writers;
+	unsigned long write_rate;	/* a second, of all writers */
+	unsigned long write_share;	/* percent */
 	unsigned long seed;
 	bool latency;
 	bool access;
@@ -70,9 +73,21 @@ struct region {
 	int *status;
 	struct bitmask *mask_from;	/* for mbind() and migrate_pages() */
 	struct bitmask *mask_to;
-	uint64_t *touches;	/* per page: what the stall probe added */
+	uint64_t *touches;	/* per page and toucher: what it added to its word */
+	size_t touchers;	/* the stall probe, then each writer */
 	bool confirmed;		/* folio sizes were read back from the kernel */
 	bool *wrong;		/* for each folio: it was not whole the last time */
+};
+
+struct counts {
+	uint64_t minor_faults;
+	uint64_t shootdowns;
+};
+
+/* How long writes took; 0 if there were none */
+struct waits {
+	uint64_t writes;
+	double p50_us, p99_us, longest_us;
 };
 
 struct run {
@@ -80,6 +95,7 @@ struct run {
 	uint64_t cpu_ns;
 	size_t moved_pages;
 	size_t split_folios;
+	struct counts counts;
 };
 
 struct samples {
@@ -215,6 +231,15 @@ void access_before(struct bench *b);
 void access_after(struct bench *b);
 void stall_before(struct bench *b);
 void stall_after(struct bench *b);
+
+/* counts.c */
+struct counts counts_read(void);
+
+/* writers.c: beside the timed moves */
+void writers_start(struct bench *b);
+void writers_stop(struct bench *b);
+void writers_forget(struct bench *b);
+struct waits writers_waits(const struct bench *b);
 
 /* tracefs.c */
 enum trace_kind {

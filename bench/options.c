@@ -65,6 +65,12 @@ static const struct row rows[] = {
 	  "+ --runs moves while a thread reads and writes: its worst stall, in us" },
 	{ "busy", NUMBER, AT(busy), "N", 0, 4096, "0", "2",
 	  "threads that burn CPU all the while" },
+	{ "writers", NUMBER, AT(writers), "N", 0, 64, "0", "1",
+	  "threads that write single words at random while it moves: their waits, in us" },
+	{ "write-rate", NUMBER, AT(write_rate), "N", 0, 1000000000, "0", "10000",
+	  "writes a second of all --writers together (0: as fast as they can)" },
+	{ "write-share", NUMBER, AT(write_share), "PERCENT", 1, 100, "100", "10",
+	  "of the memory that is written to: the first pages" },
 	{ "null", FLAG, AT(null), NULL, 0, 0, "off", NULL,
 	  "do everything but the call: measures migbench itself; one node is enough" },
 	{ "allow-partial", FLAG, AT(allow_partial), NULL, 0, 0, "off", NULL,
@@ -253,6 +259,8 @@ static void validate(const struct options *opt)
 		    opt->from);
 	if (opt->null && opt->latency)
 		die(EXIT_BAD_USAGE, "--latency: cannot go with --null, which moves nothing");
+	if (!opt->writers && opt->write_rate)
+		die(EXIT_BAD_USAGE, "--write-rate %lu: needs --writers", opt->write_rate);
 	validate_call(opt, call);
 	if (opt->apart && (strcmp(opt->memory, "anon") || folios % opt->threads))
 		die(EXIT_BAD_USAGE,

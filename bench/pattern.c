@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /* What every byte must be: a hash of its offset and the seed, so that a page in
- * the wrong place, an old copy or a torn one all show. The stall probe adds to
- * one word of each page, and what it added is part of what must be there.
+ * the wrong place, an old copy or a torn one all show. The stall probe and each
+ * writer add to one word of each page, and what they added must be there, too.
  */
 #include "migbench.h"
 
@@ -42,13 +42,15 @@ void pattern_check(struct bench *b)
 
 	for (page = 0; page < b->mem.pages; page++) {
 		const uint64_t *words = (const uint64_t *)memory_page(b, page);
-		size_t slot = page % WORDS;
+		const uint64_t *touches = &b->mem.touches[page * b->mem.touchers];
 
 		for (i = 0; i < WORDS; i++) {
 			uint64_t right = word_at(page * WORDS + i, b->opt.seed);
 
-			if (i == slot)
-				right += b->mem.touches[page];
+			size_t toucher = (i - page) % WORDS;
+
+			if (toucher < b->mem.touchers)
+				right += touches[toucher];
 			if (words[i] == right)
 				continue;
 			if (!bad) {

@@ -13,6 +13,7 @@
 
 struct summary {
 	struct samples gbps, cpu_ns_per_page, ns_per_folio;
+	struct samples faults_per_folio, shootdowns_per_folio;
 };
 
 static FILE *json_file;
@@ -36,13 +37,16 @@ static void summarise(struct bench *b, struct summary *s)
 	for (i = 0; i < b->runs_done; i++) {
 		const struct run *r = &b->runs[i];
 		double pages = (double)r->moved_pages;
+		double folios = pages * PAGE_BYTES / (double)b->opt.folio_bytes;
 
 		if (!r->moved_pages || !r->ns)
 			continue;
 		samples_add(&s->gbps, pages * PAGE_BYTES / (double)r->ns);
 		samples_add(&s->cpu_ns_per_page, (double)r->cpu_ns / pages);
 		samples_add(&s->ns_per_folio,
-			    (double)r->ns * (double)b->opt.folio_bytes / (pages * PAGE_BYTES));
+			    (double)r->ns / folios);
+		samples_add(&s->faults_per_folio, (double)r->counts.minor_faults / folios);
+		samples_add(&s->shootdowns_per_folio, (double)r->counts.shootdowns / folios);
 	}
 }
 
@@ -88,6 +92,9 @@ static void json_setting(struct json *j, const struct bench *b)
 	json_flag(j, "apart", opt->apart);
 	json_flag(j, "fragmented", opt->fragmented);
 	json_count(j, "busy", opt->busy);
+	json_count(j, "writers", opt->writers);
+	json_count(j, "write_rate", opt->write_rate);
+	json_count(j, "write_share", opt->write_share);
 	if (opt->cpus)
 		json_text(j, "pinned_to", opt->cpus);
 	json_count(j, "from", opt->from);
@@ -116,6 +123,9 @@ static void json_runs(struct json *j, struct bench *b, struct summary *s)
 	json_real(j, "gbps_max", samples_percentile(&s->gbps, 100));
 	json_real(j, "cpu_ns_per_page", samples_percentile(&s->cpu_ns_per_page, 50));
 	json_real(j, "ns_per_folio", samples_percentile(&s->ns_per_folio, 50));
+	json_real(j, "minor_faults_per_folio", samples_percentile(&s->faults_per_folio, 50));
+	json_real(j, "tlb_shootdowns_per_folio",
+		  samples_percentile(&s->shootdowns_per_folio, 50));
 }
 
 static void json_extras(struct json *j, struct bench *b)
@@ -144,6 +154,16 @@ static void json_extras(struct json *j, struct bench *b)
 			  samples_percentile(&b->cached_cycles, 50));
 		json_real(j, "post_move_cycles_per_page",
 			  samples_percentile(&b->post_move_cycles, 50));
+		json_close(j, '}');
+	}
+	if (b->opt.writers) {
+		struct waits waits = writers_waits(b);
+
+		json_open(j, "write_wait_us", '{');
+		json_real(j, "p50", waits.writes ? waits.p50_us : NAN);
+		json_real(j, "p99", waits.writes ? waits.p99_us : NAN);
+		json_real(j, "max", waits.writes ? waits.longest_us : NAN);
+		json_count(j, "samples", waits.writes);
 		json_close(j, '}');
 	}
 	if (b->opt.stall) {
@@ -214,6 +234,9 @@ static void table_runs(struct bench *b, struct summary *s)
 	       samples_percentile(&s->ns_per_folio, 50) / 1000);
 	printf("  caller's CPU time  %.0f ns per 4 KiB page\n",
 	       samples_percentile(&s->cpu_ns_per_page, 50));
+	printf("  per folio          %.3g minor faults, %.3g TLB shootdowns\n",
+	       samples_percentile(&s->faults_per_folio, 50),
+	       samples_percentile(&s->shootdowns_per_folio, 50));
 	for (i = 0; i < b->runs_done; i++) {
 		left += b->mem.pages - b->runs[i].moved_pages;
 		split += b->runs[i].split_folios;
@@ -241,6 +264,12 @@ static void table_extras(struct bench *b)
 		       samples_percentile(&b->uncached_cycles, 50),
 		       samples_percentile(&b->cached_cycles, 50),
 		       samples_percentile(&b->post_move_cycles, 50));
+	if (b->opt.writers) {
+		struct waits waits = writers_waits(b);
+
+		printf("  writers' waits     p50 %.1f, p99 %.1f, max %.1f us (%lu writes)\n",
+		       waits.p50_us, waits.p99_us, waits.longest_us, waits.writes);
+	}
 	if (b->opt.stall)
 		printf("  worst stall        %.1f us (%.1f in the median run, %lu touches)\n",
 		       samples_percentile(&b->stall_us, 100),

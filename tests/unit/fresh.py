@@ -21,6 +21,7 @@ from ferry.vm import machine, qemu, records
 ROW = {
     "call": "move_pages", "memory": "anon", "folio_kib": 4, "bytes": 4096, "threads": 1, "busy": 0,
     "gbps": 2.0, "gbps_min": 1.0, "gbps_max": 3.0, "cpu_ns_per_page": 10.0, "runs": [{}], "per_call": 0,
+    "minor_faults_per_folio": 0.5, "tlb_shootdowns_per_folio": 0.0,
     "first_folio_us": 5.0, "inaccessible_us": {"p50": 1.0, "p99": 2.0, "max": 3.0},
     "verified_bytes": 4096, "mismatched_bytes": 0, "passed": True,
 }  # fmt: skip

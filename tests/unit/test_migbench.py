@@ -68,6 +68,8 @@ def test_help_gives_every_option_with_default_and_example(sanitized: Path) -> No
         (["--threads", "0"], "--threads 0: must be a number from 1"),
         (["--threads", "3", "--bytes", "8K"], "--threads 3: must be at most the 2 folios"),
         (["--per-call", ""], "--per-call : must be a number"),
+        (["--write-rate", "9"], "--write-rate 9: needs --writers"),
+        (["--write-share", "0"], "--write-share 0: must be a number from 1 to 100"),
         (["--busy", "4097"], "--busy 4097: must be a number from 0 to 4096"),
         (["--seed", "99999999999999999999"], "--seed 99999999999999999999: must be"),
         (["--latency=1"], "--latency: takes no value"),
@@ -143,6 +145,19 @@ def test_threads_apart_run_clean_under_sanitizers(sanitized: Path) -> None:
     assert result.stderr == ""
     assert "20 MiB, 0 bytes differ" in result.stdout
     assert "addresses: random, threads apart" in result.stdout
+
+
+def test_each_write_is_verified_and_timed(sanitized: Path) -> None:
+    args = "--null --bytes 4M --runs 9 --stall --writers 2 --write-share 50 --json -"
+    # What moves nothing is over at once, and writers have no more than the idle time of a CPU.
+    for _ in range(9):
+        result = run(sanitized, *args.split())
+        assert result.returncode == 0, result.stderr
+        waits = json.loads(result.stdout)["write_wait_us"]
+        if waits["samples"]:
+            break
+    assert waits["samples"] > 0
+    assert 0 < waits["p50"] <= waits["p99"] <= waits["max"]
 
 
 def test_json_has_the_documented_keys(migbench: Path, tmp_path: Path) -> None:

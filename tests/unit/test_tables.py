@@ -29,6 +29,8 @@ ROW = rows.Row(
     call="move_pages", memory="anon", folio_kib=2048, engine="", channels=0, bytes=1, runs=1, threads=1,
     busy=0, folios_per_call=0, gbps=2.0, gbps_min=2.0, gbps_max=2.0, ratio=None, first_folio_us=None,
     inaccessible_us={"p50": None, "p99": None, "max": None}, cpu_ns_per_page=1.0, verified_bytes=1,
+    minor_faults_per_folio=0.0, tlb_shootdowns_per_folio=0.0,
+    write_wait_us={"p50": None, "p99": None, "max": None},
 )  # fmt: skip
 
 

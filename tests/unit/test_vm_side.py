@@ -21,6 +21,7 @@ from ferry.vm.machine import MACHINES, ONE_BY_ONE
 MIGBENCH = {
     "call": "move_pages", "memory": "anon", "folio_kib": 4, "bytes": 4096, "threads": 1, "busy": 0,
     "gbps": 2.0, "gbps_min": 1.0, "gbps_max": 3.0, "cpu_ns_per_page": 10.0, "runs": [{}, {}],
+    "minor_faults_per_folio": 0.5, "tlb_shootdowns_per_folio": 0.0,
     "per_call": 0, "first_folio_us": 5.0,
     "inaccessible_us": {"p50": 1.0, "p99": 2.0, "max": 3.0, "samples": 9},
     "verified_bytes": 8192, "mismatched_bytes": 0, "passed": True,
@@ -193,7 +194,8 @@ def test_row_of_a_failed_move_is_refused(wrong: dict[str, object]) -> None:
 
 def test_row_has_the_documented_keys() -> None:
     wanted = {"call", "folio_kib", "engine", "channels", "bytes", "gbps", "ratio", "first_folio_us"}
-    wanted |= {"inaccessible_us", "cpu_ns_per_page", "verified_bytes"}
+    wanted |= {"inaccessible_us", "cpu_ns_per_page", "verified_bytes", "write_wait_us", "writes"}
+    wanted |= {"minor_faults_per_folio", "tlb_shootdowns_per_folio"}
     found = row("cpu", 1.0).as_json()
     assert wanted <= found.keys()
     assert set(found["inaccessible_us"]) == {"p50", "p99", "max"}

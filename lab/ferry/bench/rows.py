@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from ferry.errors import FerryError
 
 VANILLA = "vanilla"
+PERCENTILES = ("p50", "p99", "max")
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,11 @@ class Row:
     inaccessible_us: dict[str, float | None]  # p50, p99, max
     cpu_ns_per_page: float
     verified_bytes: int
+    # Results that were kept from before have none of these.
+    minor_faults_per_folio: float | None = None  # of the whole process, its writers included
+    tlb_shootdowns_per_folio: float | None = None  # interrupts of the whole machine
+    writes: int = 0  # that were made, in all runs
+    write_wait_us: dict[str, float | None] = field(default_factory=lambda: dict.fromkeys(PERCENTILES))
 
     @property
     def setting(self) -> tuple[object, ...]:
@@ -53,17 +59,20 @@ def from_migbench(found: dict[str, Any], engine: str, channels: int) -> Row:
     try:
         if not found["passed"] or found["mismatched_bytes"] or not found["verified_bytes"]:
             raise FerryError(f"{engine}: {found['mismatched_bytes']} bytes differ after the move: {found}")
-        away = found.get("inaccessible_us", {})
+        away, waits = found.get("inaccessible_us", {}), found.get("write_wait_us", {})
         return Row(
             **{key: found[key] for key in ("call", "memory", "folio_kib", "bytes", "threads", "busy")},
             **{key: found[key] for key in ("gbps", "gbps_min", "gbps_max", "cpu_ns_per_page")},
+            **{key: found[key] for key in ("minor_faults_per_folio", "tlb_shootdowns_per_folio")},
             engine=engine,
             channels=channels,
             runs=len(found["runs"]),
             folios_per_call=found["per_call"],
             ratio=None,
             first_folio_us=found.get("first_folio_us"),
-            inaccessible_us={key: away.get(key) for key in ("p50", "p99", "max")},
+            inaccessible_us={key: away.get(key) for key in PERCENTILES},
+            writes=waits.get("samples", 0),
+            write_wait_us={key: waits.get(key) for key in PERCENTILES},
             verified_bytes=found["verified_bytes"],
         )
     except (KeyError, TypeError) as err:
@@ -83,8 +92,14 @@ def _median(figures: Iterable[float | None]) -> float | None:
     return statistics.median(known) if known else None
 
 
+def _percentiles(group: list[dict[str, float | None]]) -> dict[str, float | None]:
+    """Medians of the rounds' percentiles; the longest of all rounds."""
+    longest = [each["max"] for each in group if each["max"] is not None]
+    middle = {key: _median(each[key] for each in group) for key in ("p50", "p99")}
+    return middle | {"max": max(longest, default=None)}
+
+
 def _over_rounds(group: list[Row]) -> Row:
-    longest = [each.inaccessible_us["max"] for each in group if each.inaccessible_us["max"] is not None]
     return replace(
         group[0],
         runs=sum(each.runs for each in group),
@@ -92,9 +107,12 @@ def _over_rounds(group: list[Row]) -> Row:
         gbps_min=min(each.gbps_min for each in group),
         gbps_max=max(each.gbps_max for each in group),
         first_folio_us=_median(each.first_folio_us for each in group),
-        inaccessible_us={key: _median(each.inaccessible_us[key] for each in group) for key in ("p50", "p99")}
-        | {"max": max(longest, default=None)},
+        inaccessible_us=_percentiles([each.inaccessible_us for each in group]),
         cpu_ns_per_page=statistics.median(each.cpu_ns_per_page for each in group),
+        minor_faults_per_folio=_median(each.minor_faults_per_folio for each in group),
+        tlb_shootdowns_per_folio=_median(each.tlb_shootdowns_per_folio for each in group),
+        writes=sum(each.writes for each in group),
+        write_wait_us=_percentiles([each.write_wait_us for each in group]),
         verified_bytes=sum(each.verified_bytes for each in group),
     )
 

@@ -13,6 +13,8 @@ from ferry.help import examples
 from ferry.results import provenance, report
 from ferry.vm import machine
 
+LEAST = {"threads": 1, "busy": 0, "per_call": 0, "writers": 0, "write_rate": 0, "write_share": 1}
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What to measure, where, and where to put it."""
@@ -72,13 +74,31 @@ def _add_how(parser: argparse.ArgumentParser, plan: migbench.Plan) -> None:
         "--threads", type=int, default=1, metavar="N", help="that move, each its own share (default: 1)"
     )
     parser.add_argument("--busy", type=int, default=0, metavar="N", help="threads that burn CPU (default: 0)")
+    parser.add_argument(
+        "--writers", type=int, default=0, metavar="N",
+        help="threads that write to it while it moves; on one CPU, when the mover waits (default: 0)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--write-rate",
+        type=int,
+        default=0,
+        metavar="N",
+        help="their writes a second (default: 0, all they can)",
+    )
+    parser.add_argument(
+        "--write-share", type=int, default=100, metavar="PERCENT", help="of the memory (default: 100)"
+    )
 
 
 def _check_how(args: argparse.Namespace, nodes: int) -> None:
     """Raise UsageError for what migbench would refuse in the VM."""
-    for name, least in (("threads", 1), ("busy", 0), ("per_call", 0)):
+    for name, least in LEAST.items():
         if getattr(args, name) < least:
             raise UsageError(f"--{name.replace('_', '-')} {getattr(args, name)}: choose {least} or more")
+    if args.write_share > 100:
+        raise UsageError(f"--write-share {args.write_share}: choose 100 or less")
+    if args.write_rate and not args.writers:
+        raise UsageError(f"--write-rate {args.write_rate}: needs --writers")
     chosen = _nodes(args)
     for name, node in chosen.items():
         if not 0 <= node < nodes:
@@ -102,6 +122,8 @@ def run(args: argparse.Namespace) -> int:
     more = (
         *(str(word) for pair in _nodes(args).items() for word in pair),
         *("--per-call", str(args.per_call), "--threads", str(args.threads), "--busy", str(args.busy)),
+        *("--writers", str(args.writers), "--write-rate", str(args.write_rate)),
+        *("--write-share", str(args.write_share)),
         *("--order", args.order, *(["--apart"] if args.apart else [])),
         *(["--fragmented", "--allow-partial"] if args.fragmented else []),
     )
