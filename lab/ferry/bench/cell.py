@@ -34,6 +34,7 @@ class Cell:
     latency: bool = False
     access: bool = False
     cycles: bool = False  # of migrate_pages() and of the copies in it
+    write_rate: int | None = None  # of one writer, a second; None: nobody writes
     runs: int = 1  # more where they differ
     varied: tuple[str, int | str] | None = None  # what of the server is other than its profile says
     settings: tuple[tuple[str, int], ...] = ()  # of the kernel's, other than their defaults
@@ -62,7 +63,10 @@ class Cell:
         varied = f", {self.varied[0]} {self.varied[1]}" if self.varied else ""
         state = f", state {self.state}" if self.state else ""
         settings = "".join(f", {name}={value}" for name, value in self.settings)
-        return f"{self.folios} x {self.folio}, {self.engine}{channels}{batch}{settings}{varied}{state}"
+        writes = f", {self.write_rate} writes a second" if self.write_rate else ""
+        return (
+            f"{self.folios} x {self.folio}, {self.engine}{channels}{batch}{settings}{varied}{writes}{state}"
+        )
 
     def engine_lines(self) -> list[str]:
         """Shell lines that load the engine, as it is to be."""
@@ -88,6 +92,7 @@ class Cell:
         args = ["--folio", self.folio, "--bytes", str(self.bytes), "--runs", str(self.runs)]
         args += ["--latency"] if self.latency else []
         args += ["--access"] if self.access else []
+        args += ["--writers", "1", "--write-rate", str(self.write_rate)] if self.write_rate else []
         lines = [
             f"step {shlex.quote(self.title)}",
             f"activate {ACTIVE[self.engine]}",
@@ -128,6 +133,8 @@ class Found:
             "threads": self.cell.threads or None,
             "batch_pages": self.cell.batch_pages or None,
             "settings": dict(self.cell.settings) or None,
+            "write_rate": self.cell.write_rate,
+            "writes": self.row.writes if self.cell.write_rate else None,
             "folios": self.cell.folios,
             "bytes": self.cell.bytes,
             "runs": self.row.runs,
@@ -140,6 +147,8 @@ class Found:
             "first_folio_us": self.row.first_folio_us,
             "published_first_folio_us": self.published_first_us,
             "inaccessible_us": away or None,
+            "write_wait_us": {key: each for key, each in self.row.write_wait_us.items() if each is not None}
+            or None,
             "cpu_ns_per_page": self.row.cpu_ns_per_page,
             "access_cycles_per_page": self.access,
             "published_access_cycles_per_page": self.published_access,

@@ -31,6 +31,12 @@ POSTED_BYTES = 1 << 30
 POSTED_RUNS = 10
 WALL_RUNS = 5
 QUICK_RUNS = 3
+# A second. Each on an even place is left out of a part.
+WRITE_RATES = (0, 1000, 10000, 100000)
+# A move takes a few ms: of 1,000 writes a second it sees a handful.
+WRITE_RUNS = 10
+# The settings of each way to move what is written to; a kernel without a setting for it has one way.
+WRITE_WAYS: tuple[tuple[tuple[str, int], ...], ...] = ((),)
 # The rows of v5-throughput to which the engine was fitted (see fit.py). All others it predicts.
 FITTED = ("2M", "4K")
 # In the place of a profile: a machine itself.
@@ -168,7 +174,7 @@ def _speed(one: Found) -> float:
 
 
 def _alike(one: Cell, other: Cell) -> bool:
-    return (one.folio, one.folios) == (other.folio, other.folios)
+    return all(getattr(one, name) == getattr(other, name) for name in ("folio", "folios", "write_rate"))
 
 
 def in_one_batch(folio: str, folios: int) -> int:
@@ -237,6 +243,27 @@ def _sensitivity(known: dict[str, Any], scale: Scale) -> list[Cell]:
         replace(each, varied=varied) for varied in sensitivity.values(scale.quick) for each in on_engine
     ]
     return sorted(cells, key=lambda each: folios.index(each.folio))
+
+
+# --- write-rates ---
+
+
+def _write_rates(known: dict[str, Any], scale: Scale) -> list[Cell]:
+    """One size and number of channels, written to at each rate, in each way that the kernel has."""
+    cells = throughput_cells(["2M"], [sensitivity.CHANNELS], ["vanilla", "ferry"], scale)
+    rates = WRITE_RATES[1::2] if scale.quick else WRITE_RATES
+    return [
+        replace(
+            each,
+            write_rate=rate,
+            runs=scale.runs(WRITE_RUNS),
+            latency=False,
+            settings=way if each.engine == "ferry" else (),
+        )
+        for rate in rates
+        for each in cells
+        for way in (WRITE_WAYS if each.engine == "ferry" else WRITE_WAYS[:1])
+    ]
 
 
 # --- v5-batch ---
@@ -396,6 +423,15 @@ TABLES = {
             note=COLLECTED
             + " One parameter at a time is other than the profile says; a row without one has none. "
             "Vanilla does not use the engine, and was measured once.",
+        ),
+        Table(
+            "write-rates",
+            "Throughput and writers' waits by how often the memory is written to while it moves",
+            "v5",
+            _write_rates,
+            lambda known, cell: NOTHING if cell.write_rate else _throughput_published(known, cell),
+            note="One thread of SCHED_IDLE writes single words at random. On one CPU it runs when the mover "
+            "waits, makes up for what was due meanwhile, and its waits include the mover's turns of the CPU.",
         ),
         Table(
             "v5-batch",

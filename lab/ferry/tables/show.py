@@ -22,6 +22,7 @@ COLUMNS: tuple[tuple[str, Callable[[Json], str]], ...] = (
     ("folio", lambda cell: report.size(cell["folio_kib"])),
     ("engine", lambda cell: engine(cell)),
     ("varied", lambda cell: varied(cell)),
+    ("writes a second", lambda cell: f"{cell['write_rate']:,}" if "write_rate" in cell else ""),
     ("batch, pages", lambda cell: f"{cell['batch_pages']:,}" if "batch_pages" in cell else ""),
     ("folios", lambda cell: f"{cell['folios']:,}"),
     ("GB/s", lambda cell: f"{cell['gbps']:.3f}"),
@@ -36,6 +37,8 @@ COLUMNS: tuple[tuple[str, Callable[[Json], str]], ...] = (
     ("first folio us", lambda cell: _us(cell.get("first_folio_us"))),
     ("published", lambda cell: _us(cell.get("published_first_folio_us"))),
     ("inaccessible us p50 / p99 / max", lambda cell: _away(cell.get("inaccessible_us"))),
+    ("writes made", lambda cell: f"{cell['writes']:,}" if "writes" in cell else ""),
+    ("writers' waits us p50 / p99 / max", lambda cell: _waits(cell.get("write_wait_us"))),
     (
         "read a page, cycles: uncached / cached / moved",
         lambda cell: _access(cell.get("access_cycles_per_page")),
@@ -112,6 +115,10 @@ def _percent(value: float | None) -> str:
 
 def _away(value: dict[str, float] | None) -> str:
     return " / ".join(_us(value[key]) for key in ("p50", "p99", "max")) if value else ""
+
+
+def _waits(value: dict[str, float] | None) -> str:
+    return " / ".join(f"{value[key]:,.1f}" for key in ("p50", "p99", "max")) if value else ""
 
 
 def _access(value: dict[str, float] | None) -> str:
