@@ -58,7 +58,8 @@ static const struct torture_class nothing[] = {
 };
 
 static const struct torture_class *const all[] = {
-	nothing, torture_callers, torture_engine, torture_machine, torture_memory,
+	nothing, torture_callers, torture_engine, torture_machine, torture_writers,
+	torture_memory,
 };
 
 long torture_mistake(long nr, const char *format, ...)

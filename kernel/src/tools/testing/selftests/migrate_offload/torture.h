@@ -48,6 +48,7 @@ extern const struct torture_class torture_callers[];
 extern const struct torture_class torture_engine[];
 extern const struct torture_class torture_machine[];
 extern const struct torture_class torture_memory[];
+extern const struct torture_class torture_writers[];
 
 /* In memory that all processes share */
 struct torture_tally {
@@ -77,5 +78,7 @@ void torture_load(struct torture_tally *tally, size_t i);
 /* A region; if folios of this size cannot be had, it is made of others */
 void torture_create(struct region *r, enum backing kind, size_t folio,
 		    size_t size, int node);
+/* The last word of a strike: how many of its words were wrong, these included */
+long torture_unmake(struct region *r, const char *who, long wrong);
 
 #endif /* MIGRATE_OFFLOAD_TORTURE_H */

@@ -143,6 +143,13 @@ void torture_create(struct region *r, enum backing kind, size_t folio,
 		errx(1, "no memory to move; mkfs.ext4 may be missing");
 }
 
+long torture_unmake(struct region *r, const char *who, long wrong)
+{
+	wrong += region_wrong_words(r);
+	region_destroy(r);
+	return torture_mistake(wrong, "%s: %ld words are wrong", who, wrong);
+}
+
 void torture_load(struct torture_tally *tally, size_t i)
 {
 	const struct load *load = &loads[i];

@@ -61,14 +61,6 @@ static long nonzero_in(const char *at, size_t size)
 	return wrong;
 }
 
-/* The last word of a strike */
-static long unmake(struct region *r, const char *who, long wrong)
-{
-	wrong += region_wrong_words(r);
-	region_destroy(r);
-	return torture_mistake(wrong, "%s: %ld words are wrong", who, wrong);
-}
-
 /* --- fork, mremap, MADV_DONTNEED, mlock --- */
 
 /* Both write to all of it, and neither sees the other's */
@@ -96,7 +88,7 @@ static long forks(void)
 	wrong = region_wrong_words(&r);
 	if (waitpid(pid, &status, 0) != pid || status)
 		wrong += torture_mistake(1, "fork: the child saw wrong words");
-	return unmake(&r, "fork", wrong);
+	return torture_unmake(&r, "fork", wrong);
 }
 
 static long remaps(void)
@@ -116,7 +108,7 @@ static long remaps(void)
 	if (mremap(moved, SIZE / 2, SIZE / 2, MREMAP_MAYMOVE | MREMAP_FIXED,
 		   r.addr + SIZE / 2) == MAP_FAILED)
 		err(1, "mremap");
-	return unmake(&r, "mremap", wrong);
+	return torture_unmake(&r, "mremap", wrong);
 }
 
 static long drops(void)
@@ -128,7 +120,7 @@ static long drops(void)
 	madvise(r.addr + SIZE / 4, SIZE / 2, MADV_DONTNEED);
 	wrong = nonzero_in(r.addr + SIZE / 4, SIZE / 2);
 	region_refill(&r, SIZE / 4, SIZE / 2);
-	return unmake(&r, "MADV_DONTNEED", wrong);
+	return torture_unmake(&r, "MADV_DONTNEED", wrong);
 }
 
 static long locks(void)
@@ -141,7 +133,7 @@ static long locks(void)
 		err(1, "mlock");
 	wrong = region_wrong_words(&r);
 	munlock(r.addr + SIZE / 4, SIZE / 2);
-	return unmake(&r, "mlock", wrong);
+	return torture_unmake(&r, "mlock", wrong);
 }
 
 /* --- KSM --- */
@@ -184,7 +176,7 @@ static long merges(void)
 	for (size_t i = 0; i < SIZE; i++)
 		wrong += r.addr[i] != 0x77;
 	region_fill(&r, r.seed);
-	return unmake(&r, "KSM", wrong);
+	return torture_unmake(&r, "KSM", wrong);
 }
 
 /* --- userfaultfd --- */
@@ -283,7 +275,7 @@ static long misses(void)
 	if (served != SIZE / 2 / PAGE)
 		wrong += torture_mistake(1, "userfaultfd: %ld pages were missing, not %lu",
 					 served, SIZE / 2 / PAGE);
-	return unmake(&r, "userfaultfd", wrong);
+	return torture_unmake(&r, "userfaultfd", wrong);
 }
 
 /* Each write to a page that is protected is told once, and is not lost */
@@ -312,7 +304,7 @@ static long protects(void)
 	if (served != SIZE / PAGE)
 		wrong += torture_mistake(1, "userfaultfd: %ld writes were told, not %lu",
 					 served, SIZE / PAGE);
-	return unmake(&r, "write protection", wrong);
+	return torture_unmake(&r, "write protection", wrong);
 }
 
 /* --- whom a device writes to --- */
@@ -347,7 +339,7 @@ static long directs(void)
 	memset(r.addr, 0, SIZE);
 	if (pread(direct_fd, r.addr, SIZE, 0) != (ssize_t)SIZE)
 		err(1, "pread");
-	return unmake(&r, "direct I/O", 0);
+	return torture_unmake(&r, "direct I/O", 0);
 }
 
 static const char *open_buffered(void)
@@ -369,7 +361,7 @@ static long fixes(void)
 	ring_open(&ring);
 	if (ring_pin(&ring, r.addr, SIZE)) {
 		ring_close(&ring);
-		return unmake(&r, "no buffer", 0) ?: TORTURE_MISSED;
+		return torture_unmake(&r, "no buffer", 0) ?: TORTURE_MISSED;
 	}
 	for (int i = 0; i < 4; i++) {
 		if (pwrite(direct_fd, r.addr, SIZE, 0) != (ssize_t)SIZE)
@@ -380,7 +372,7 @@ static long fixes(void)
 		wrong += region_wrong_words(&r);
 	}
 	ring_close(&ring);
-	return unmake(&r, "a fixed buffer", wrong);
+	return torture_unmake(&r, "a fixed buffer", wrong);
 }
 
 /* --- poison --- */
@@ -409,7 +401,7 @@ static long poisons(void)
 		err(1, "mmap");
 	signal(SIGBUS, SIG_DFL);
 	region_refill(&r, at, PAGE);
-	return unmake(&r, "poison", 0) ?: missed ? TORTURE_MISSED : 0;
+	return torture_unmake(&r, "poison", 0) ?: missed ? TORTURE_MISSED : 0;
 }
 
 const struct torture_class torture_memory[] = {
