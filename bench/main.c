@@ -72,6 +72,8 @@ static void set_up(struct bench *b)
 	b->call = call_find(&b->opt);
 	thp_prepare(&b->opt);
 	memory_set_up(b);
+	if (b->opt.direct_from)
+		direct_set_up(b);
 	if (b->call->set_up)
 		b->call->set_up(b);
 	b->runs = zalloc(b->opt.runs, sizeof(*b->runs));

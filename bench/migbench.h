@@ -49,6 +49,7 @@ struct options {
 	unsigned long writers;
 	unsigned long write_rate;	/* a second, of all writers */
 	unsigned long write_share;	/* percent */
+	const char *direct_from;
 	unsigned long seed;
 	bool latency;
 	bool access;
@@ -240,6 +241,12 @@ void writers_start(struct bench *b);
 void writers_stop(struct bench *b);
 void writers_forget(struct bench *b);
 struct waits writers_waits(const struct bench *b);
+
+/* direct.c */
+struct direct;
+void direct_set_up(const struct bench *b);
+struct direct *direct_open(void);
+uint64_t direct_read(struct bench *b, struct direct *d, size_t page);
 
 /* tracefs.c */
 enum trace_kind {

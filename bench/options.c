@@ -71,6 +71,8 @@ static const struct row rows[] = {
 	  "writes a second of all --writers together (0: as fast as they can)" },
 	{ "write-share", NUMBER, AT(write_share), "PERCENT", 1, 100, "100", "10",
 	  "of the memory that is written to: the first pages" },
+	{ "direct-from", TEXT, AT(direct_from), "DEVICE", 0, 0, "(none)", "/dev/loop0",
+	  "--writers submit direct reads of it, which needs the folio's lock; it is overwritten" },
 	{ "null", FLAG, AT(null), NULL, 0, 0, "off", NULL,
 	  "do everything but the call: measures migbench itself; one node is enough" },
 	{ "allow-partial", FLAG, AT(allow_partial), NULL, 0, 0, "off", NULL,
@@ -261,6 +263,8 @@ static void validate(const struct options *opt)
 		die(EXIT_BAD_USAGE, "--latency: cannot go with --null, which moves nothing");
 	if (!opt->writers && opt->write_rate)
 		die(EXIT_BAD_USAGE, "--write-rate %lu: needs --writers", opt->write_rate);
+	if (!opt->writers && opt->direct_from)
+		die(EXIT_BAD_USAGE, "--direct-from %s: needs --writers", opt->direct_from);
 	validate_call(opt, call);
 	if (opt->apart && (strcmp(opt->memory, "anon") || folios % opt->threads))
 		die(EXIT_BAD_USAGE,

@@ -267,7 +267,8 @@ static void table_extras(struct bench *b)
 	if (b->opt.writers) {
 		struct waits waits = writers_waits(b);
 
-		printf("  writers' waits     p50 %.1f, p99 %.1f, max %.1f us (%lu writes)\n",
+		printf("  %s     p50 %.1f, p99 %.1f, max %.1f us (%lu writes)\n",
+		       b->opt.direct_from ? "direct reads'" : "writers' waits",
 		       waits.p50_us, waits.p99_us, waits.longest_us, waits.writes);
 	}
 	if (b->opt.stall)

@@ -4,8 +4,10 @@
  * with the pattern afterwards, so a write that is lost is a byte that differs.
  *
  * They are of SCHED_IDLE: where they share a CPU with the mover they write when it
- * waits, which may be never, and make up for what was due meanwhile. A wait is from before the write
- * to after it; that the mover takes the CPU in between is part of it.
+ * waits, which may be never, and make up for what was due meanwhile. A wait is from
+ * before the write to after it; that the mover takes the CPU in between is part of it.
+ * Those who submit direct reads sleep until each is due and are of SCHED_FIFO, so that
+ * they wait for a folio and not for a CPU.
  */
 #define _GNU_SOURCE
 #include "migbench.h"
@@ -21,6 +23,7 @@
 
 struct writer {
 	struct bench *bench;
+	struct direct *direct;	/* reads, instead of stores */
 	pthread_t thread;
 	size_t number;
 	uint64_t random;
@@ -51,45 +54,64 @@ static uint64_t bucket_end(size_t bucket)
 	return (STEPS + bucket % STEPS + 1) << (bucket / STEPS - 1);
 }
 
+/* Return: how long it took */
+static uint64_t store(const struct writer *w, size_t page)
+{
+	struct bench *b = w->bench;
+	volatile uint64_t *words = (volatile uint64_t *)memory_page(b, page);
+	uint64_t ns = clock_ns(CLOCK_MONOTONIC);
+
+	words[(page + 1 + w->number) % WORDS]++;
+	ns = clock_ns(CLOCK_MONOTONIC) - ns;
+	b->mem.touches[page * b->mem.touchers + 1 + w->number]++;
+	return ns;
+}
+
 static void write_word(struct writer *w)
 {
 	struct bench *b = w->bench;
 	size_t pages = b->mem.pages * b->opt.write_share / 100, page;
-	volatile uint64_t *words;
 	uint64_t ns;
 
 	w->random ^= w->random << 13;
 	w->random ^= w->random >> 7;
 	w->random ^= w->random << 17;
 	page = w->random % (pages ? pages : 1);
-	words = (volatile uint64_t *)memory_page(b, page);
-	ns = clock_ns(CLOCK_MONOTONIC);
-	words[(page + 1 + w->number) % WORDS]++;
-	ns = clock_ns(CLOCK_MONOTONIC) - ns;
-	b->mem.touches[page * b->mem.touchers + 1 + w->number]++;
+	ns = w->direct ? direct_read(b, w->direct, page) : store(w, page);
 	w->count[bucket_of(ns)]++;
 	if (ns > w->longest_ns)
 		w->longest_ns = ns;
 	w->writes++;
 }
 
+static void sleep_until(uint64_t ns)
+{
+	struct timespec at = { .tv_sec = (time_t)(ns / 1000000000), .tv_nsec = (long)(ns % 1000000000) };
+
+	clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at, NULL);
+}
+
 static void *writer_main(void *arg)
 {
-	struct sched_param none = { 0 };
 	struct writer *w = arg;
+	struct sched_param param = { .sched_priority = !!w->direct };
 	const struct options *opt = &w->bench->opt;
 	uint64_t begin, due;
 
-	if (pthread_setschedparam(pthread_self(), SCHED_IDLE, &none))
-		die(EXIT_CANNOT_RUN, "--writers: cannot make a thread SCHED_IDLE");
+	if (pthread_setschedparam(pthread_self(), w->direct ? SCHED_FIFO : SCHED_IDLE, &param))
+		die(EXIT_CANNOT_RUN, "--writers: cannot make a thread SCHED_%s",
+		    w->direct ? "FIFO" : "IDLE");
 	atomic_fetch_add(&ready, 1);
 	begin = clock_ns(CLOCK_MONOTONIC);
 	for (uint64_t i = 1;; i++) {
 		due = opt->write_rate ? begin + i * 1000000000 * opt->writers / opt->write_rate : 0;
 		/* Asked after the time: what was due in a move that is over does not count */
-		while (clock_ns(CLOCK_MONOTONIC) < due)
+		while (clock_ns(CLOCK_MONOTONIC) < due) {
 			if (atomic_load_explicit(&stop, memory_order_relaxed))
 				return NULL;
+			if (w->direct)
+				sleep_until(due);
+		}
 		if (atomic_load_explicit(&stop, memory_order_relaxed))
 			return NULL;
 		write_word(w);
@@ -107,6 +129,8 @@ void writers_start(struct bench *b)
 	for (i = 0; i < b->opt.writers; i++) {
 		writers[i].bench = b;
 		writers[i].number = i;
+		if (b->opt.direct_from && !writers[i].direct)
+			writers[i].direct = direct_open();
 		if (!writers[i].random)
 			writers[i].random = b->opt.seed * 2 + 1 + i;
 		if (pthread_create(&writers[i].thread, NULL, writer_main, &writers[i]))

@@ -72,6 +72,7 @@ def test_long_tests_run_when_they_are_asked_for(
         (["--busy", "-1"], "--busy -1"),
         (["--writers", "-1"], "--writers -1"),
         (["--write-rate", "9"], "--write-rate 9: needs --writers"),
+        (["--direct"], "--direct: needs --writers"),
         (["--writers", "1", "--write-share", "101"], "--write-share 101"),
         (["--per-call", "-1"], "--per-call -1"),
         (["--from", "7"], "nodes 0 to 1"),

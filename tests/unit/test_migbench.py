@@ -69,6 +69,7 @@ def test_help_gives_every_option_with_default_and_example(sanitized: Path) -> No
         (["--threads", "3", "--bytes", "8K"], "--threads 3: must be at most the 2 folios"),
         (["--per-call", ""], "--per-call : must be a number"),
         (["--write-rate", "9"], "--write-rate 9: needs --writers"),
+        (["--direct-from", "/tmp/x"], "--direct-from /tmp/x: needs --writers"),
         (["--write-share", "0"], "--write-share 0: must be a number from 1 to 100"),
         (["--busy", "4097"], "--busy 4097: must be a number from 0 to 4096"),
         (["--seed", "99999999999999999999"], "--seed 99999999999999999999: must be"),
@@ -158,6 +159,22 @@ def test_each_write_is_verified_and_timed(sanitized: Path) -> None:
             break
     assert waits["samples"] > 0
     assert 0 < waits["p50"] <= waits["p99"] <= waits["max"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="direct readers have a real-time priority")
+def test_each_direct_read_is_verified_and_timed(sanitized: Path, tmp_path: Path) -> None:
+    device = tmp_path / "device"
+    device.touch()
+    args = "--null --bytes 4M --runs 9 --writers 2 --json -"
+    # As above: what moves nothing is over at once.
+    for _ in range(9):
+        result = run(sanitized, *args.split(), "--direct-from", str(device))
+        assert result.returncode == 0, result.stderr
+        waits = json.loads(result.stdout)["write_wait_us"]
+        if waits["samples"]:
+            break
+    assert waits["samples"] > 0
+    assert device.stat().st_size == 4 << 20
 
 
 def test_json_has_the_documented_keys(migbench: Path, tmp_path: Path) -> None:

@@ -231,6 +231,21 @@ def test_plan_sends_each_engine_to_its_kernel() -> None:
     assert migbench.script(plan, "ferry").count("use_engine dcbm 4") == 3
 
 
+def test_direct_reads_are_of_a_device_as_large_as_the_memory() -> None:
+    lines = migbench.script(migbench.Plan(size="96M", direct=True), "ferry").splitlines()
+    assert lines[0] == "loop_device /dev/loop0 96M"
+    benches = [line for line in lines if line.startswith("bench ")]
+    assert benches
+    assert all("--direct-from /dev/loop0 --allow-partial" in line for line in benches)
+
+
+def test_waits_of_writers_are_shown_beside_the_others() -> None:
+    told = MIGBENCH | {"write_wait_us": {"p50": 5.0, "p99": 393.0, "max": 666.0, "samples": 3}}
+    written = rows.from_migbench(told, "dcbm", 4)
+    assert "5 / 393 / 666" in list(report.table([written], "").columns[-1].cells)
+    assert len(report.table([row("cpu", 1.0)], "").columns) < len(report.table([written], "").columns)
+
+
 def test_unwritable_output_is_refused_early(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     report.check_writable(tmp_path / "new.json")

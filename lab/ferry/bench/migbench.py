@@ -24,6 +24,7 @@ FOLIOS = ("4K", "16K", "32K", "64K", "128K", "256K", "512K", "1M", "2M")
 CALLS = ("move_pages", "migrate_pages", "mbind", "damon", "promote", "demote", "compact")
 # From a slow node to that of the CPUs, and back.
 TIERING = ("promote", "demote")
+DEVICE = "/dev/loop0"
 BOOT_S = 60.0
 ROW_S = 60.0
 SECONDS_PER_GIB = 60.0  # filled, moved and verified; a busy host under TCG
@@ -43,6 +44,7 @@ class Plan:
     memory: str = "anon"
     latency: bool = True
     more: tuple[str, ...] = ()  # further arguments for migbench
+    direct: bool = False  # who writes to the memory does so by direct reads
     ferry: str = "ferry"  # the flavour that all engines but vanilla run on
 
     def check(self, machine: Machine) -> None:
@@ -107,11 +109,12 @@ def build_migbench() -> Path:
 
 def script(plan: Plan, flavour: str) -> str:
     """The job that measures all that a kernel is to show, a record per row."""
-    lines = []
+    lines = [f"loop_device {DEVICE} {plan.size}"] if plan.direct else []
+    more = [*plan.more, *(["--direct-from", DEVICE, "--allow-partial"] if plan.direct else [])]
     for folio in plan.folios:
         for engine in plan.on(flavour):
             args = ["--call", plan.call, "--memory", plan.memory, "--folio", folio, "--bytes", plan.size]
-            args += ["--runs", str(plan.runs), *(["--latency"] if plan.latency else []), *plan.more]
+            args += ["--runs", str(plan.runs), *(["--latency"] if plan.latency else []), *more]
             args += ["--file", "/tmp/migbench.data"] if plan.memory == "file" else []
             if engine != rows.VANILLA:
                 lines.append(f"use_engine {engine} {plan.channels}")

@@ -88,6 +88,9 @@ def _add_how(parser: argparse.ArgumentParser, plan: migbench.Plan) -> None:
     parser.add_argument(
         "--write-share", type=int, default=100, metavar="PERCENT", help="of the memory (default: 100)"
     )
+    parser.add_argument(
+        "--direct", action="store_true", help="they write by direct reads, which need the folios' locks"
+    )
 
 
 def _check_how(args: argparse.Namespace, nodes: int) -> None:
@@ -99,6 +102,8 @@ def _check_how(args: argparse.Namespace, nodes: int) -> None:
         raise UsageError(f"--write-share {args.write_share}: choose 100 or less")
     if args.write_rate and not args.writers:
         raise UsageError(f"--write-rate {args.write_rate}: needs --writers")
+    if args.direct and not args.writers:
+        raise UsageError("--direct: needs --writers")
     chosen = _nodes(args)
     for name, node in chosen.items():
         if not 0 <= node < nodes:
@@ -137,6 +142,7 @@ def run(args: argparse.Namespace) -> int:
         call=args.call,
         memory=args.memory,
         more=more,
+        direct=args.direct,
     )
     plan.check(where)
     output = report.Output(args.json)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from ferry import files
-from ferry.bench.rows import VANILLA, Row
+from ferry.bench.rows import PERCENTILES, VANILLA, Row
 from ferry.errors import UsageError
 
 if TYPE_CHECKING:
@@ -125,9 +125,11 @@ def table(rows: Sequence[Row], title: str) -> Table:
     found = new_table(title)
     for name in ("folio", "engine"):
         found.add_column(name)
-    for name in FIGURES:
+    written = any(row.writes for row in rows)
+    for name in (*FIGURES, *(["writers' waits p50 / p99 / max, us"] if written else [])):
         found.add_column(name, justify="right")
     for i, row in enumerate(rows):
+        waits = " / ".join(_us(row.write_wait_us[key]) for key in PERCENTILES)
         found.add_row(
             size(row.folio_kib),
             engine(row),
@@ -138,6 +140,7 @@ def table(rows: Sequence[Row], title: str) -> Table:
             f"{_us(row.inaccessible_us['p50'])} / {_us(row.inaccessible_us['p99'])}",
             f"{row.cpu_ns_per_page:,.0f}",
             f"{row.verified_bytes >> 20:,}",
+            *([waits] if written else []),
             style=None if row.engine == VANILLA else "bold",
             end_section=i + 1 < len(rows) and rows[i + 1].folio_kib != row.folio_kib,
         )

@@ -60,6 +60,12 @@ bench() {
 	record migbench of "$name" found: "$(tr -d '\n' <"$WORK/row")"
 }
 
+# loop_device DEVICE SIZE: one in memory.
+loop_device() {
+	truncate -s "$2" "$WORK/device"
+	losetup "$1" "$WORK/device" || fail "no loop device $1"
+}
+
 # perturb STATE: begin otherwise than another state does, with some memory in use.
 perturb() {
 	dd if=/dev/zero of=/dev/shm/perturb bs=4k count=$(($1 * 1237)) 2>/dev/null
