@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 #include <err.h>
+#include <time.h>
 
 #include "moving.h"
 #include "offload.h"
 
+#define PATIENCE_MS	20000
 #define COPY_NS	300000	/* of each copy, from its bytes to its report */
 
 const char *moving_create(struct moving *m, size_t folio)
@@ -38,11 +40,32 @@ static void *move(void *arg)
 	return NULL;
 }
 
+static long now_ms(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
 void moving_begin(struct moving *m)
 {
 	m->over = false;
+	m->begun_ms = now_ms();
 	if (pthread_create(&m->mover, NULL, move, m))
 		errx(1, "pthread_create");
+}
+
+bool moving_has_returned(const struct moving *m)
+{
+	return m->arrived >= (long)(2 * m->region.size / PAGE);
+}
+
+bool moving_goes_on(const struct moving *m, long ms)
+{
+	long passed_ms = now_ms() - m->begun_ms;
+
+	return passed_ms < ms || (passed_ms < PATIENCE_MS && !moving_has_returned(m));
 }
 
 void moving_end(struct moving *m)

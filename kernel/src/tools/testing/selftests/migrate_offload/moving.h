@@ -16,12 +16,16 @@ struct moving {
 	int nodes[2];
 	pthread_t mover;
 	atomic_bool over;
-	long arrived;	/* pages, in all calls */
+	atomic_long arrived;	/* pages, in all calls */
+	long begun_ms;
 };
 
 /* With dcbm on softdma, whose copies end late. NULL, or the unmet need */
 const char *moving_create(struct moving *m, size_t folio);
 void moving_begin(struct moving *m);
+bool moving_has_returned(const struct moving *m);
+/* True for so long, and until all has returned, however busy the machine is */
+bool moving_goes_on(const struct moving *m, long ms);
 void moving_end(struct moving *m);
 
 #endif /* MIGRATE_OFFLOAD_MOVING_H */

@@ -61,7 +61,7 @@ static void check_moved(struct __test_metadata *_metadata,
 			FIXTURE_DATA(writers) *self)
 {
 	EXPECT_EQ(0, region_wrong_words(&self->moving.region));
-	EXPECT_LT(2 * self->moving.region.size / PAGE, self->moving.arrived);
+	EXPECT_TRUE(moving_has_returned(&self->moving));
 	EXPECT_LT(0, offload_stats(&self->before).folios);
 }
 
@@ -73,7 +73,8 @@ static void write_while_it_moves(struct __test_metadata *_metadata,
 
 	writer_begin(w, &self->moving.region, put);
 	moving_begin(&self->moving);
-	usleep(WRITE_MS * 1000);
+	while (moving_goes_on(&self->moving, WRITE_MS))
+		usleep(1000);
 	writer_end(w);
 	moving_end(&self->moving);
 	EXPECT_LT(0, w->writes);
@@ -142,7 +143,8 @@ TEST_F(writers, atomic_adds)
 		ASSERT_EQ(0, pthread_create(&adders[i].thread, NULL, add, &adders[i]));
 	}
 	moving_begin(&self->moving);
-	usleep(WRITE_MS * 1000);
+	while (moving_goes_on(&self->moving, WRITE_MS))
+		usleep(1000);
 	moving_end(&self->moving);
 	for (int i = 0; i < 2; i++) {
 		adders[i].over = true;
@@ -191,7 +193,8 @@ TEST_F(writers, forced_writes)
 	ASSERT_EQ(0, mprotect(r->addr, r->size, PROT_READ));
 	writer_begin(w, r, force);
 	moving_begin(&self->moving);
-	usleep(WRITE_MS * 1000);
+	while (moving_goes_on(&self->moving, WRITE_MS))
+		usleep(1000);
 	moving_end(&self->moving);
 	ASSERT_EQ(0, mprotect(r->addr, r->size, PROT_READ | PROT_WRITE));
 	writer_end(w);

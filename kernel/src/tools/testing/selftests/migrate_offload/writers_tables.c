@@ -61,10 +61,7 @@ static void change_while_it_moves(struct __test_metadata *_metadata,
 {
 	struct region *r = &self->moving.region;
 	long wrong = 0, changes = 0;
-	struct timespec now, end;
 
-	clock_gettime(CLOCK_MONOTONIC, &end);
-	end.tv_sec += CHANGE_MS / 1000;
 	moving_begin(&self->moving);
 	do {
 		size_t size = (1 + rand() % PAGES) * PAGE;
@@ -73,14 +70,12 @@ static void change_while_it_moves(struct __test_metadata *_metadata,
 		wrong += change(r, at, size);
 		changes++;
 		usleep(rand() % 500);
-		clock_gettime(CLOCK_MONOTONIC, &now);
-	} while (now.tv_sec < end.tv_sec ||
-		 (now.tv_sec == end.tv_sec && now.tv_nsec < end.tv_nsec));
+	} while (moving_goes_on(&self->moving, CHANGE_MS));
 	moving_end(&self->moving);
 	EXPECT_LT(0, changes);
 	EXPECT_EQ(0, wrong);
 	EXPECT_EQ(0, region_wrong_words(r));
-	EXPECT_LT(2 * r->size / PAGE, self->moving.arrived);
+	EXPECT_TRUE(moving_has_returned(&self->moving));
 	EXPECT_LT(0, offload_stats(&self->before).folios);
 }
 
