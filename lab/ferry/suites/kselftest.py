@@ -23,7 +23,7 @@ PROGRAMS = {
     "smp": (
         *("sysfs", "data", "concurrent", "extra_refs", "faults", "inflight", "providers", "helpers"),
         *("writers", "writers_tables", "unload", "memory", "move_calls", "run_state", "run_races"),
-        *("run_files", "run_poison", "poison"),
+        *("run_mapped", "run_files", "run_poison", "poison"),
     ),
     # Once more what moves anonymous memory, where folios are not unmapped in ranges.
     "one-by-one": (

@@ -34,8 +34,8 @@ static inline bool migrate_offload_may_unmap(struct folio *src)
 }
 
 /*
- * May engine @m copy the folio before it moves? It is locked and unmapped. If
- * not, the CPU copies it.
+ * May engine @m copy the folio before it moves? It is locked, and unmapped or
+ * protected. If not, the CPU copies it.
  *
  * Memory that is known to be poisoned is not shown to an engine: what the CPU
  * survives may take the engine down.

@@ -61,9 +61,10 @@ migrate_offload_pages(struct list_head *from, struct list_head *ret_folios,
 /*
  * mm/migrate.c: the steps of a folio's migration.
  *
- * Unmap the first of these folios, or several of the first. Waits for nothing.
- * Return: how many are unmapped. If none is: 0 if the first one was freed, or
- * an error; its destination stays the caller's.
+ * Unmap the first of these folios, or several of the first, and wait for nothing;
+ * or, if @call->mapped, protect the first, see migrate_protect().
+ * Return: how many are unmapped, or protected. If none is: 0 if the first one was
+ * freed, or an error; its destination stays the caller's.
  */
 int migrate_offload_unmap(const struct migrate_call *call, struct folio **srcs,
 			  struct folio **dsts, unsigned int nr);

@@ -102,6 +102,35 @@ struct migrate_turn {
 };
 
 /**
+ * struct migrate_depth - how long a page takes that is copied while it is mapped
+ * @ns: if little is in flight, and if much is; 0: not known
+ * @tried: in jiffies; when the dearer one was last tried
+ */
+struct migrate_depth {
+	u32 ns[2];
+	unsigned long tried;
+};
+
+/* So many base pages of mapped folios are in flight at one moment, if many are */
+#define MIGRATE_DEEP_PAGES	((unsigned long)SZ_64M >> PAGE_SHIFT)
+
+/**
+ * struct migrate_stretch - mapped folios that flow in one way
+ * @deep: whole folios, many at a time
+ * @pages_left: so many base pages may still be given to the engine in this stretch
+ * @pages: so many were
+ * @pages_moved: and so many of these have moved
+ * @start_ns: when it began
+ */
+struct migrate_stretch {
+	bool deep;
+	unsigned long pages_left;
+	unsigned long pages;
+	unsigned long pages_moved;
+	u64 start_ns;
+};
+
+/**
  * struct migrate_chunk - folios that are unmapped, copied and remapped together
  * @slots: room for as many folios as a chunk can have
  * @nr_folios: how many there are
@@ -180,15 +209,17 @@ struct migrate_window {
  * @deadline: effective, in jiffies
  * @nr_chunks: chunks in each window
  * @may_choose: the CPU may copy where it is faster
+ * @may_deepen: the engine may get whole folios, and more than fit into the target
  * @costs: of copies, by order of the folio; first in calls of many, then of few
+ * @depth: what deep and shallow stretches take
  * @flush_pages: as the last call has learnt it: how many base pages should be
  *	unmapped for one TLB flush
  * @lost_window: a window was retired, since an engine still uses it
  * @lock: of @free
  * @free: windows that no task uses
  *
- * Immutable but for @lost_window, which is only ever set, @costs, @flush_pages,
- * and the free list. A new setting makes a new state.
+ * Immutable but for @lost_window, which is only ever set, @costs, @depth,
+ * @flush_pages, and the free list. A new setting makes a new state.
  */
 struct migrate_offload_state {
 	struct migrator *m;
@@ -201,7 +232,9 @@ struct migrate_offload_state {
 	unsigned long deadline;
 	unsigned int nr_chunks;
 	bool may_choose;
+	bool may_deepen;
 	struct migrate_cost costs[2][NR_PAGE_ORDERS];
+	struct migrate_depth depth;
 	unsigned long flush_pages;
 	bool lost_window;
 	spinlock_t lock;	/* of free */
@@ -249,6 +282,14 @@ void migrate_turn_add(struct migrate_turn *turn,
 bool migrate_turn_is_over(const struct migrate_turn *turn);
 void migrate_offload_learn(struct migrate_offload_state *state,
 			   const struct migrate_turn *turn);
+
+/* depth.c */
+void migrate_stretch_begin(struct migrate_stretch *stretch,
+			   struct migrate_offload_state *state,
+			   unsigned int order, unsigned long left_pages,
+			   u64 now_ns);
+void migrate_stretch_end(const struct migrate_stretch *stretch,
+			 struct migrate_offload_state *state, u64 now_ns);
 
 /* overdue.c */
 void migrate_offload_retire_window(struct migrate_offload_state *state,

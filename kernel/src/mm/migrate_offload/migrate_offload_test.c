@@ -770,6 +770,95 @@ static void dear_flushes_are_for_many_pages(struct kunit *test)
 	expect_flush_pages(128, 128, 80, 90, 0);
 }
 
+/* --- how deep --- */
+
+/* 96 MiB, and what probes take of it */
+#define DEPTH_CALL	((SZ_64M + SZ_32M) >> PAGE_SHIFT)
+#define DEPTH_SHALLOW	(SZ_32M >> PAGE_SHIFT)
+
+/* A stretch of which each page that has moved took so long. Return: was it deep? */
+static bool depth_stretch(struct migrate_offload_state *state,
+			  unsigned long pages, unsigned long moved, u64 ns)
+{
+	struct migrate_stretch stretch;
+
+	migrate_stretch_begin(&stretch, state, 0, pages, 1000);
+	stretch.pages = min(pages, stretch.pages_left);
+	stretch.pages_moved = min(moved, stretch.pages);
+	migrate_stretch_end(&stretch, state, 1000 + ns * stretch.pages);
+	return stretch.deep;
+}
+
+static void deep_where_it_pays(struct kunit *test)
+{
+	struct migrate_offload_state state = { .may_deepen = true };
+	struct migrate_offload_state chosen = {};
+	unsigned long all = DEPTH_CALL;
+
+	KUNIT_EXPECT_FALSE(test, depth_stretch(&state, all, all, 80));
+	KUNIT_EXPECT_TRUE(test, depth_stretch(&state, all, all, 70));
+	/* By more than an eighth */
+	KUNIT_EXPECT_TRUE(test, depth_stretch(&state, all, all, 72));
+	KUNIT_EXPECT_TRUE(test, depth_stretch(&state, all, all, 73));
+	KUNIT_EXPECT_FALSE(test, depth_stretch(&state, all, all, 80));
+	/* Nor where the CPU is cheaper */
+	state.depth.ns[true] = 40;
+	KUNIT_EXPECT_TRUE(test, depth_stretch(&state, all, all, 40));
+	state.costs[false][0].cpu_ns = 40;
+	KUNIT_EXPECT_FALSE(test, depth_stretch(&state, all, all, 80));
+	/* Whoever has chosen the parts has them */
+	KUNIT_EXPECT_FALSE(test, depth_stretch(&chosen, all, all, 80));
+	KUNIT_EXPECT_FALSE(test, depth_stretch(&chosen, all, all, 80));
+}
+
+static void shallow_where_copies_are_void(struct kunit *test)
+{
+	struct migrate_offload_state state = { .may_deepen = true };
+	unsigned long all = DEPTH_CALL;
+
+	KUNIT_EXPECT_FALSE(test, depth_stretch(&state, all, all, 80));
+	KUNIT_EXPECT_TRUE(test, depth_stretch(&state, all, all, 40));
+	KUNIT_EXPECT_TRUE(test, depth_stretch(&state, all, all / 4, 40));
+	KUNIT_EXPECT_TRUE(test, depth_stretch(&state, all, all / 4, 40));
+	KUNIT_EXPECT_FALSE(test, depth_stretch(&state, all, all, 80));
+}
+
+static void deep_is_nothing_for_a_small_call(struct kunit *test)
+{
+	struct migrate_offload_state state = { .may_deepen = true };
+	struct migrate_stretch stretch;
+	unsigned long all = DEPTH_CALL;
+
+	depth_stretch(&state, all, all, 80);
+	depth_stretch(&state, all, all, 40);
+	KUNIT_EXPECT_TRUE(test, depth_stretch(&state, DEPTH_SHALLOW, all, 40));
+	migrate_stretch_begin(&stretch, &state, 0, DEPTH_SHALLOW - 1, 0);
+	KUNIT_EXPECT_FALSE(test, stretch.deep);
+	KUNIT_EXPECT_EQ(test, stretch.pages_left, ULONG_MAX);
+	/* And teaches nothing */
+	stretch.pages = DEPTH_SHALLOW - 1;
+	stretch.pages_moved = stretch.pages;
+	migrate_stretch_end(&stretch, &state, stretch.pages);
+	KUNIT_EXPECT_EQ(test, state.depth.ns[false], 80);
+}
+
+static void other_depth_is_tried_again(struct kunit *test)
+{
+	struct migrate_offload_state state = { .may_deepen = true };
+	unsigned long all = DEPTH_CALL;
+	struct migrate_stretch stretch;
+
+	depth_stretch(&state, all, all, 80);
+	depth_stretch(&state, all, all, 90);
+	state.depth.tried = jiffies - 10 * HZ;
+	migrate_stretch_begin(&stretch, &state, 0, all, 0);
+	KUNIT_EXPECT_TRUE(test, stretch.deep);
+	KUNIT_EXPECT_EQ(test, stretch.pages_left, MIGRATE_DEEP_PAGES);
+	migrate_stretch_begin(&stretch, &state, 0, all, 0);
+	KUNIT_EXPECT_FALSE(test, stretch.deep);
+	KUNIT_EXPECT_EQ(test, stretch.pages_left, ULONG_MAX);
+}
+
 /* Settled, if each chunk takes as long as what is unmapped takes the engine */
 static unsigned long settled_quota(const struct migrate_offload_state *state,
 				   unsigned long quota, u64 ns_per_page)
@@ -2086,6 +2175,10 @@ static struct kunit_case migrate_offload_cases[] = {
 	KUNIT_CASE(chosen_chunk_is_not_cut),
 	KUNIT_CASE(no_more_is_unmapped_than_fits_the_target),
 	KUNIT_CASE(more_is_unmapped_if_it_fits_the_target),
+	KUNIT_CASE(deep_where_it_pays),
+	KUNIT_CASE(shallow_where_copies_are_void),
+	KUNIT_CASE(deep_is_nothing_for_a_small_call),
+	KUNIT_CASE(other_depth_is_tried_again),
 	KUNIT_CASE(quota_is_what_the_engine_does_in_time),
 	KUNIT_CASE(second_large_folio_is_tried),
 	KUNIT_CASE(chunk_is_alone_beside_an_engine),

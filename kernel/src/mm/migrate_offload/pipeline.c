@@ -20,6 +20,12 @@
  * in flight, so folio n + 1 is unmapped while n is copied; n is then remapped
  * before n + 2 is unmapped.
  *
+ * Folios that can be copied while they are mapped (mm/migrate_mapped.c) flow
+ * first: they are protected instead of unmapped, and unmapped in the last stage,
+ * if nobody has written to them. Who did makes the copy void. The folio then flows
+ * with those that have to be unmapped first, when nothing that is mapped is in
+ * flight any more.
+ *
  * Nothing here waits for memory or for locks while folios are unmapped. The
  * caller's get_new_folio() may reclaim and compact. If it can be asked not to,
  * the next chunk's destinations are got while the engine works; what it then
@@ -42,6 +48,7 @@
 #include <linux/timekeeping.h>
 
 #include "../internal.h"
+#include "../migrate_mapped.h"
 #include "eligible.h"
 #include "hooks.h"
 #include "internal.h"
@@ -58,6 +65,9 @@
 #define STOCK_MAX_PAGES	(SZ_32M >> PAGE_SHIFT)
 /* So many folios of a stock find no memory: then the next won't either */
 #define MAX_NOMEM	8
+/* If so many copies of mapped folios are void, and such a part of all, that is it */
+#define MIN_VOID	4
+#define MAX_VOID_PART	4
 
 /**
  * struct migrate_pipeline - one call of migrate_pages() on its way through the ring
@@ -88,9 +98,12 @@
  * @starved: nothing is there for the next folio without a wait
  * @no_memory: for the next folios neither
  * @to_linux: folios that migrate_pages() itself shall deal with
- * @nr_left: how many there are
  * @failed: folios that nobody can move now
  * @call: what the caller asked for
+ * @stretch: of mapped folios
+ * @mapped_pages: how many base pages of these have yet to flow
+ * @nr_mapped: folios that were copied while they were mapped
+ * @nr_void: how many of these copies were void
  * @nr_succeeded: base pages migrated
  * @nr_thp_succeeded: THPs migrated
  */
@@ -121,9 +134,12 @@ struct migrate_pipeline {
 	bool starved;
 	bool no_memory;
 	struct list_head to_linux;
-	unsigned long nr_left;
 	struct list_head failed;
 	struct migrate_call call;
+	struct migrate_stretch stretch;
+	unsigned long mapped_pages;
+	unsigned int nr_mapped;
+	unsigned int nr_void;
 	int nr_succeeded;
 	int nr_thp_succeeded;
 };
@@ -146,8 +162,9 @@ static bool pipeline_has_room(struct migrate_pipeline *p,
 			      unsigned long chunk_pages, unsigned long nr_pages)
 {
 	unsigned long unmapped = p->unmapped_pages + chunk_pages;
+	unsigned long most = p->stretch.deep ? MIGRATE_DEEP_PAGES : p->quota;
 
-	return !unmapped || unmapped + nr_pages <= p->quota;
+	return !unmapped || unmapped + nr_pages <= most;
 }
 
 /* A small quota is for two chunks, if an engine can work on one of them alone */
@@ -155,6 +172,8 @@ static unsigned long pipeline_chunk_pages(struct migrate_pipeline *p)
 {
 	unsigned long quota = p->engine_idle ? p->quota : p->quota / 2;
 
+	if (p->stretch.deep)
+		return DIV_ROUND_UP(MIGRATE_DEEP_PAGES, p->state->nr_chunks);
 	if (!p->state->target_us)
 		return p->state->chunk_pages;
 	return clamp(quota, 1UL, p->state->chunk_pages);
@@ -185,7 +204,6 @@ static void pipeline_put_dst(struct migrate_pipeline *p, struct folio *dst)
 static void pipeline_leave(struct migrate_pipeline *p, struct folio *src)
 {
 	list_move_tail(&src->lru, &p->to_linux);
-	p->nr_left++;
 }
 
 static void pipeline_put_stock(struct migrate_pipeline *p)
@@ -214,9 +232,15 @@ static unsigned long pipeline_stock_limit(struct migrate_pipeline *p)
 {
 	unsigned long most = max(STOCK_MAX_PAGES, p->state->window_pages);
 
-	if (p->engine_idle || p->target || !p->stock_pages)
+	if (p->engine_idle || p->target || p->call.mapped || !p->stock_pages)
 		return max(pipeline_chunk_pages(p), p->flush_pages);
 	return min(p->stock_pages * STOCK_GROWTH, most);
+}
+
+/* Is nothing unmapped? Then there may be a wait for memory. */
+static bool pipeline_may_wait(struct migrate_pipeline *p)
+{
+	return pipeline_is_empty(p) || p->call.mapped;
 }
 
 /* With folios unmapped this does not wait, and may return NULL for that */
@@ -225,7 +249,7 @@ static struct folio *pipeline_get_dst(struct migrate_pipeline *p,
 {
 	struct folio *dst;
 
-	if (pipeline_is_empty(p))
+	if (pipeline_may_wait(p))
 		return p->call.get_new_folio(src, p->call.private);
 	p->target->nowait = true;
 	dst = p->call.get_new_folio(src, p->call.private);
@@ -299,20 +323,22 @@ static bool pipeline_may_grow(struct migrate_pipeline *p, unsigned long pages)
 
 /*
  * Unmap the next folio, or several in one step, for a chunk that has @pages
- * already. Return: how many are now in the slots from @slot on; none if the
- * next one cannot be unmapped.
+ * already; or protect it. Return: how many are now in the slots from @slot on; none
+ * if the next one cannot be unmapped.
  */
 static unsigned int pipeline_unmap_step(struct migrate_pipeline *p,
 					struct migrate_slot *slot,
 					unsigned long pages)
 {
 	struct folio *srcs[MIGRATE_OFFLOAD_STEP], *dsts[MIGRATE_OFFLOAD_STEP];
-	unsigned int nr = 0, max = p->alone ? 1 : migrate_offload_step(), i;
+	unsigned int nr = 0, max = migrate_offload_step(), i;
 	long nr_pages = folio_nr_pages(p->next_src);
 	bool thp = folio_test_pmd_mappable(p->next_src);
 	u64 start_ns = 0;
 	int done;
 
+	if (p->alone || p->call.mapped)
+		max = 1;
 	do {
 		/* Our reference keeps it from being split since it got its dst */
 		VM_WARN_ON_ONCE_FOLIO(folio_order(p->next_src) !=
@@ -351,7 +377,7 @@ static unsigned int pipeline_unmap_step(struct migrate_pipeline *p,
 		p->nr_succeeded += nr_pages;
 		p->nr_thp_succeeded += thp;
 	} else {
-		pipeline_leave(p, srcs[0]);
+		list_move_tail(&srcs[0]->lru, p->call.failed);
 	}
 	return 0;
 }
@@ -373,6 +399,9 @@ static unsigned long pipeline_unmap_chunk(struct migrate_pipeline *p)
 		pipeline_resched(p, max(pages - before, 1UL));
 	}
 	p->unmapped_pages += pages;
+	p->mapped_pages -= min(pages, p->mapped_pages);
+	p->stretch.pages += pages;
+	p->stretch.pages_left -= min(pages, p->stretch.pages_left);
 	chunk->nr_pages = pages;
 	chunk->copied_folios = 0;
 	chunk->copied_pages = 0;
@@ -399,6 +428,7 @@ static void pipeline_count_moved(struct migrate_pipeline *p,
 {
 	p->nr_succeeded += nr_pages;
 	p->nr_thp_succeeded += thp;
+	p->stretch.pages_moved += nr_pages;
 	if (static_branch_unlikely(&migrate_offload_time_key) && slot->start_ns) {
 		migrate_offload_settle(&p->call);
 		migrate_offload_count_time(ktime_get_ns() - slot->start_ns);
@@ -466,6 +496,21 @@ static bool pipeline_handle_error(struct migrate_pipeline *p,
 	return true;
 }
 
+/*
+ * The CPU copies what the engine has not, before the folio is unmapped. Return: 0 if
+ * it is copied.
+ */
+static int pipeline_copy_mapped(struct migrate_pipeline *p,
+				struct migrate_slot *slot, int error)
+{
+	if (error)
+		error = migrate_copy_protected(slot->copy.dst, slot->copy.src);
+	if (static_branch_unlikely(&migrate_offload_time_key))
+		slot->start_ns = ktime_get_ns();
+	p->nr_mapped++;
+	return error;
+}
+
 /* Move a folio to its destination. What the engine has not copied the CPU does. */
 static __always_inline void __pipeline_move_folio(struct migrate_pipeline *p,
 						  struct migrate_chunk *chunk,
@@ -475,21 +520,25 @@ static __always_inline void __pipeline_move_folio(struct migrate_pipeline *p,
 	long nr_pages = folio_nr_pages(src);
 	bool thp = folio_test_pmd_mappable(src);
 	int error = slot->submitted ? READ_ONCE(slot->copy.error) : -EBUSY;
+	bool by_engine = !error;
 	int rc;
 
 	if (unlikely(error) && slot->submitted &&
 	    !pipeline_handle_error(p, &slot->copy, error))
 		return;
 
-	rc = migrate_offload_move(&p->call, src, slot->copy.dst, !error);
-	if (rc == MIGRATEPAGE_SUCCESS)
-		pipeline_count_moved(p, chunk, slot, nr_pages, thp, !error);
-	else if (rc == -EHWPOISON)
-		pipeline_fail(p, src);
-	else
-		p->nr_left++;
+	if (p->call.mapped)
+		error = pipeline_copy_mapped(p, slot, error);
+	rc = error == -EHWPOISON ? -EAGAIN :
+	     migrate_offload_move(&p->call, src, slot->copy.dst, !error);
 	if (rc == -EAGAIN)
 		pipeline_undo_folio(p, &slot->copy);
+	if (rc == MIGRATEPAGE_SUCCESS)
+		pipeline_count_moved(p, chunk, slot, nr_pages, thp, by_engine);
+	else if (rc == -EHWPOISON || error == -EHWPOISON)
+		pipeline_fail(p, src);
+	else
+		p->nr_void += p->call.mapped;
 	pipeline_resched(p, nr_pages);
 }
 
@@ -533,6 +582,14 @@ static void pipeline_count_turn(struct migrate_pipeline *p,
 {
 	struct migrate_turn *turn = &p->turn;
 
+	/* Nothing else is in flight then, and of the engine it says nothing */
+	if (turn->m == &migrator_cpu) {
+		p->stretch.start_ns += ktime_get_ns() - chunk->start_ns;
+		p->stretch.pages -= min(chunk->nr_pages, p->stretch.pages);
+		p->stretch.pages_moved -= min(chunk->copied_pages,
+					      p->stretch.pages_moved);
+	}
+
 	if (!p->state->may_choose || turn->over)
 		return;
 	migrate_turn_add(turn, chunk);
@@ -546,7 +603,7 @@ static bool pipeline_take_turn(struct migrate_pipeline *p)
 	unsigned int order = folio_order(p->next_src);
 	struct migrate_turn *turn = &p->turn;
 
-	if (!turn->over)
+	if (!turn->over || p->stretch.deep)
 		return true;
 	if (!turn->next)
 		turn->next = migrate_offload_choose(p->state, order, false);
@@ -574,9 +631,11 @@ static void pipeline_close_chunk(struct migrate_pipeline *p,
 
 	migrate_offload_settle(&p->call);
 	pipeline_count_turn(p, chunk);
-	p->quota = migrate_offload_quota(p->state, p->head ? p->quota : 0,
-					 chunk->window_pages, p->flush_pages,
-					 alone, ktime_get_ns() - chunk->start_ns);
+	if (!p->stretch.deep)
+		p->quota = migrate_offload_quota(p->state, p->head ? p->quota : 0,
+						 chunk->window_pages,
+						 p->flush_pages, alone,
+						 ktime_get_ns() - chunk->start_ns);
 	migrate_offload_count(STAT_FOLIOS, chunk->copied_folios);
 	migrate_offload_count(STAT_BYTES, bytes);
 	atomic_long_add(chunk->copied_folios, &stats->folios);
@@ -729,16 +788,20 @@ static bool pipeline_submit_folio(struct migrate_pipeline *p,
 	}
 	/*
 	 * Whoever holds an extra reference, such as direct I/O in flight, may
-	 * write to the folio. No new one can be made to write: it is unmapped.
+	 * write to the folio. No new one can be made to write unnoticed: it is
+	 * unmapped, or protected.
 	 */
-	if (folio_ref_count(copy->src) !=
-	    folio_expected_ref_count(copy->src) + 1) {
+	if (p->call.mapped ? !migrate_protected_alone(copy->src) :
+			     folio_ref_count(copy->src) !=
+			     folio_expected_ref_count(copy->src) + 1) {
 		count_fallback(copy->src, STAT_FALLBACK_REFS, 0);
 		copy->chunk->unfit_pages += folio_nr_pages(copy->src);
 		return false;
 	}
 
 	copy->call = p->data;
+	copy->stripe_bytes = p->stretch.deep ? folio_size(copy->src) :
+					       p->state->stripe_bytes;
 	copy->cursor = 0;
 	copy->error = 0;
 	atomic_set(&copy->parts, 1);
@@ -827,17 +890,55 @@ static u64 pipeline_flush(struct migrate_pipeline *p, unsigned long pages)
 
 /* --- the flow --- */
 
+/* With nothing in flight. Deep the engine copies, else whoever has the turn. */
+static void pipeline_begin_stretch(struct migrate_pipeline *p)
+{
+	struct folio *first = list_first_entry(p->from, struct folio, lru);
+	u64 now_ns = ktime_get_ns();
+
+	if (p->state->may_choose && !p->turn.over)
+		pipeline_end_turn(p);
+	migrate_stretch_end(&p->stretch, p->state, now_ns);
+	migrate_stretch_begin(&p->stretch, p->state, folio_order(first),
+			      p->mapped_pages, now_ns);
+	if (!p->stretch.deep)
+		return;
+	p->turn.m = p->state->m;
+	p->turn.next = NULL;
+	p->engine_idle = false;
+}
+
+/* Return: false if what was given to the engine in another way has to end first */
+static bool pipeline_take_stretch(struct migrate_pipeline *p)
+{
+	if (!p->call.mapped || p->stretch.pages_left)
+		return true;
+	if (!pipeline_is_empty(p))
+		return false;
+	pipeline_begin_stretch(p);
+	return true;
+}
+
+/* Are so many copies void that folios are better unmapped before they are made? */
+static bool pipeline_is_written_to(const struct migrate_pipeline *p)
+{
+	return p->call.mapped && p->nr_void >= MIN_VOID &&
+	       p->nr_void * MAX_VOID_PART >= p->nr_mapped;
+}
+
 static bool pipeline_can_unmap(struct migrate_pipeline *p)
 {
 	unsigned long least = 0;
 
 	/* Who unregisters the migrator waits for this window only */
-	p->stop |= pipeline_superseded(p) ||
+	p->stop |= pipeline_superseded(p) || pipeline_is_written_to(p) ||
 		   atomic_long_read(&p->state->m->stats->overdue);
 	if (p->stop || !pipeline_has_stock(p))
 		return false;
 	/* What the engine has no room for would be inaccessible for nothing */
 	if (p->engine_full || p->tail - p->head == p->state->nr_chunks)
+		return false;
+	if (!pipeline_take_stretch(p))
 		return false;
 	/* Nor is it worth a flush to fill every gap of the window */
 	if (p->next == p->tail)
@@ -875,7 +976,7 @@ static bool pipeline_can_stock(struct migrate_pipeline *p)
 {
 	if (p->stop || p->no_memory || pipeline_has_stock(p))
 		return false;
-	return pipeline_is_empty(p) || (p->target && !p->starved);
+	return pipeline_may_wait(p) || (p->target && !p->starved);
 }
 
 static void pipeline_flow(struct migrate_pipeline *p)
@@ -903,6 +1004,42 @@ static void pipeline_flow(struct migrate_pipeline *p)
 	pipeline_put_stock(p);
 	/* Folios that could not be unmapped may have others' flushes pending */
 	try_to_unmap_flush();
+}
+
+/* Return: false if nothing is left to flow, or the engine has kept the window */
+static bool pipeline_flow_mapped(struct migrate_pipeline *p)
+{
+	struct list_head *all = p->from;
+	struct folio *folio, *next;
+	LIST_HEAD(mapped);
+	LIST_HEAD(later);
+
+	list_for_each_entry_safe(folio, next, all, lru) {
+		if (!migrate_mapped_fits(folio))
+			continue;
+		list_move_tail(&folio->lru, &mapped);
+		p->mapped_pages += folio_nr_pages(folio);
+	}
+	if (list_empty(&mapped))
+		return true;
+
+	p->from = &mapped;
+	p->call.mapped = true;
+	p->call.failed = &later;
+	pipeline_begin_stretch(p);
+	pipeline_flow(p);
+	migrate_stretch_end(&p->stretch, p->state, ktime_get_ns());
+	p->stretch.deep = false;
+	/* It flows once more with what it could not move */
+	list_splice_init(&mapped, all);
+	list_splice_init(&later, all);
+	p->from = all;
+	p->call.mapped = false;
+	p->call.failed = &p->to_linux;
+	p->stop = false;
+	p->starved = false;
+	p->quota = max(migrate_offload_first_quota(p->state), p->flush_pages);
+	return p->window && !list_empty(all);
 }
 
 /* --- the call --- */
@@ -1000,10 +1137,11 @@ static void pipeline_run(struct migrate_pipeline *p)
 {
 	trace_migrate_offload_begin(p->state->m->name, p->call.reason);
 	p->start_ns = ktime_get_ns();
-	pipeline_flow(p);
-	list_splice(&p->to_linux, p->from);
+	if (pipeline_flow_mapped(p))
+		pipeline_flow(p);
 	migrate_offload_count(STAT_CALLS, 1);
-	migrate_offload_count(STAT_LEFT, p->nr_left);
+	migrate_offload_count(STAT_LEFT, list_count_nodes(&p->to_linux));
+	list_splice(&p->to_linux, p->from);
 	trace_migrate_offload_end(p->state->m->name, p->call.reason,
 				  p->nr_succeeded);
 }

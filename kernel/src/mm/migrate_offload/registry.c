@@ -20,6 +20,8 @@
 #include "hooks.h"
 #include "internal.h"
 
+/* With fewer, deep, the last channels wait for the next chunk */
+#define DEEP_CHUNKS		16U
 /* A chunk this small is accessible again soon, and shares a TLB flush */
 #define DEFAULT_CHUNK_PAGES	128UL
 /* Below what Linux's own batches of 512 pages take on CPUs of today */
@@ -76,10 +78,8 @@ static void chunk_init(struct migrate_chunk *chunk, struct migrate_slot *slots,
 
 	init_completion(&chunk->done);
 	chunk->slots = slots;
-	for (i = 0; i < state->chunk_pages; i++) {
+	for (i = 0; i < state->chunk_pages; i++)
 		slots[i].copy.chunk = chunk;
-		slots[i].copy.stripe_bytes = state->stripe_bytes;
-	}
 }
 
 static int state_add_window(struct migrate_offload_state *state)
@@ -155,6 +155,11 @@ static void state_set_limits(struct migrate_offload_state *state,
 	/* Whoever chooses the window wants to see what the engine makes of it */
 	state->may_choose = state->target_us && !s->engine_always &&
 			    !state->m->copies_by_cpu;
+	/* With the chunks of the default each has room for its part of that */
+	state->may_deepen = state->target_us && !s->stripe_bytes &&
+			    !s->chunk_pages && !state->m->copies_by_cpu;
+	if (state->may_deepen)
+		state->nr_chunks = max(state->nr_chunks, DEEP_CHUNKS);
 }
 
 static struct migrate_offload_state *

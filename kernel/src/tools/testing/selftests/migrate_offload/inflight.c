@@ -94,12 +94,12 @@ static uint64_t entry_of(const char *addr)
 	return word_of("/proc/self/pagemap", (uintptr_t)addr / PAGE);
 }
 
-/* Kernels without the setting unmap each folio before they copy it */
+/* A kernel without the setting unmaps each folio before it copies it */
 static bool may_stay_mapped(void)
 {
 	char value[16];
 
-	if (file_read(OFFLOAD_DIR "/copy_mapped", value, sizeof(value)))
+	if (file_read("/proc/sys/vm/migrate_copy_mapped", value, sizeof(value)))
 		return false;
 	return strcmp(value, "0");
 }

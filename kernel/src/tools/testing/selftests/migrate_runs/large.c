@@ -284,3 +284,11 @@ char *small_alloc(size_t size, size_t align)
 	fill_on_node0(addr, size, MADV_NOHUGEPAGE);
 	return addr;
 }
+
+char *huge_alloc(size_t size)
+{
+	char *addr = map_aligned(size, PMD);
+
+	fill_on_node0(addr, size, MADV_HUGEPAGE);
+	return smaps_kb(addr, size, "AnonHugePages:") * KIB == size ? addr : NULL;
+}

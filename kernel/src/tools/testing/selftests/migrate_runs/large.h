@@ -36,6 +36,8 @@ const char *large_missing(void);
 char *large_alloc(size_t size, size_t align);
 /* The same in folios of 4 KiB */
 char *small_alloc(size_t size, size_t align);
+/* The same in folios of 2 MiB that PMDs map, words unlike those at other addresses */
+char *huge_alloc(size_t size);
 /* Fault what is mapped there in, in folios of 64 KiB, and fill it */
 bool large_populate(char *addr, size_t size, int fd);
 

@@ -1,0 +1,509 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Huge folios are copied while they are mapped: nobody who writes to one meanwhile,
+ * in whatever way, loses what was written, and nobody pays for it afterwards.
+ */
+#define _GNU_SOURCE
+#include "../kselftest_harness.h"
+
+#include <fcntl.h>
+#include <linux/userfaultfd.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <sys/wait.h>
+#include <pthread.h>
+#include <unistd.h>
+
+#include "large.h"
+
+#define SIZE	(8 * MIB)
+#define FOLIOS	(SIZE / PMD)
+#define SECONDS	4
+
+#define VMSTAT	"/proc/vmstat"
+#define SYSCTL	"/proc/sys/vm/migrate_copy_mapped"
+#define CLEAR	"/proc/self/clear_refs"
+#define BALANCING "/proc/sys/kernel/numa_balancing"
+#define SCAN	"/sys/kernel/debug/sched/numa_balancing/"
+
+static const char *missing(void)
+{
+	if (stat_of(VMSTAT, "pgmigrate_mapped") < 0)
+		return "this kernel does not copy folios while they are mapped";
+	return large_missing();
+}
+
+static long mapped(void)
+{
+	return stat_of(VMSTAT, "pgmigrate_mapped");
+}
+
+static long voided(void)
+{
+	return stat_of(VMSTAT, "pgmigrate_void");
+}
+
+static long minor_faults(void)
+{
+	struct rusage usage;
+
+	getrusage(RUSAGE_SELF, &usage);
+	return usage.ru_minflt;
+}
+
+/* --- one thing at a time --- */
+
+FIXTURE(alone)
+{
+	char *addr;
+};
+
+FIXTURE_SETUP(alone)
+{
+	const char *why = missing();
+
+	if (why)
+		SKIP(return, "%s", why);
+	self->addr = huge_alloc(SIZE);
+	if (!self->addr)
+		SKIP(return, "no folios of 2 MiB to be had");
+}
+
+FIXTURE_TEARDOWN(alone)
+{
+	file_write(SYSCTL, "1");
+	if (self->addr)
+		munmap(self->addr, SIZE);
+}
+
+TEST_F(alone, nobody_pays_afterwards)
+{
+	long before = mapped(), old_void = voided(), faults;
+
+	EXPECT_EQ(0, large_move(self->addr, SIZE, 1));
+	EXPECT_EQ(FOLIOS, mapped() - before);
+	EXPECT_EQ(old_void, voided());
+	EXPECT_EQ(0, large_wrong(self->addr, 0, SIZE));
+	EXPECT_EQ(SIZE / KIB, smaps_kb(self->addr, SIZE, "AnonHugePages:"));
+	faults = minor_faults();
+	for (size_t i = 0; i < SIZE; i += PMD)
+		*(volatile uint64_t *)(self->addr + i) = large_word(i);
+	EXPECT_EQ(faults, minor_faults());
+}
+
+TEST_F(alone, setting_is_obeyed)
+{
+	long before = mapped();
+
+	ASSERT_EQ(0, file_write(SYSCTL, "0"));
+	EXPECT_EQ(0, large_move(self->addr, SIZE, 1));
+	EXPECT_EQ(before, mapped());
+	ASSERT_EQ(0, file_write(SYSCTL, "1"));
+	EXPECT_EQ(0, large_move(self->addr, SIZE, 0));
+	EXPECT_EQ(FOLIOS, mapped() - before);
+	EXPECT_EQ(0, large_wrong(self->addr, 0, SIZE));
+}
+
+TEST_F(alone, read_only_stays_read_only)
+{
+	long before = mapped();
+	int status, pid;
+
+	ASSERT_EQ(0, mprotect(self->addr, SIZE, PROT_READ));
+	EXPECT_EQ(0, large_move(self->addr, SIZE, 1));
+	EXPECT_EQ(FOLIOS, mapped() - before);
+	EXPECT_EQ(0, large_wrong(self->addr, 0, SIZE));
+	pid = fork();
+	if (!pid) {
+		*(volatile char *)self->addr = 1;
+		_exit(0);
+	}
+	waitpid(pid, &status, 0);
+	EXPECT_TRUE(WIFSIGNALED(status));
+	ASSERT_EQ(0, mprotect(self->addr, SIZE, PROT_READ | PROT_WRITE));
+	large_fill(self->addr, 0, SIZE);
+}
+
+TEST_F(alone, locked_memory_stays_locked)
+{
+	long before = mapped();
+
+	ASSERT_EQ(0, mlock(self->addr, SIZE));
+	EXPECT_EQ(0, large_move(self->addr, SIZE, 1));
+	EXPECT_EQ(FOLIOS, mapped() - before);
+	EXPECT_EQ(SIZE / KIB, smaps_kb(self->addr, SIZE, "Locked:"));
+	EXPECT_EQ(0, large_wrong(self->addr, 0, SIZE));
+}
+
+/* What a pipe refers to is read, and may be written by whoever gave it */
+TEST_F(alone, page_in_a_pipe_is_not_copied_early)
+{
+	struct iovec iov = { self->addr, PAGE };
+	long before = mapped();
+	int fds[2];
+
+	ASSERT_EQ(0, pipe(fds));
+	ASSERT_EQ((ssize_t)PAGE, vmsplice(fds[1], &iov, 1, 0));
+	large_move(self->addr, SIZE, 1);
+	EXPECT_EQ(FOLIOS - 1, mapped() - before);
+	EXPECT_EQ(0, large_wrong(self->addr, 0, SIZE));
+	close(fds[0]);
+	close(fds[1]);
+}
+
+TEST_F(alone, shared_after_a_fork_moves_as_before)
+{
+	long before = mapped();
+	int fds[2], pid;
+	char byte;
+
+	ASSERT_EQ(0, pipe(fds));
+	pid = fork();
+	if (!pid) {
+		close(fds[1]);
+		_exit(read(fds[0], &byte, 1) < 0);
+	}
+	large_move(self->addr, SIZE, 1);
+	EXPECT_EQ(before, mapped());
+	close(fds[0]);
+	close(fds[1]);
+	waitpid(pid, NULL, 0);
+	EXPECT_EQ(0, large_wrong(self->addr, 0, SIZE));
+}
+
+TEST_F(alone, soft_dirty_tells_what_was_written)
+{
+	if (file_write(CLEAR, "4"))
+		SKIP(return, "no soft-dirty bits");
+	*(volatile uint64_t *)self->addr = large_word(0);
+	large_move(self->addr, SIZE, 1);
+	/* Linux says it of some that were not written to as well, when they move */
+	EXPECT_TRUE(pagemap(self->addr) & PM_SOFT_DIRTY);
+	EXPECT_EQ(0, file_write(CLEAR, "4"));
+	*(volatile uint64_t *)(self->addr + PMD) = large_word(PMD);
+	EXPECT_TRUE(pagemap(self->addr + PMD) & PM_SOFT_DIRTY);
+	EXPECT_EQ(0, large_wrong(self->addr, 0, SIZE));
+}
+
+/* --- beside those who write --- */
+
+/* @addr moves all the time while act() is called again and again */
+struct race {
+	char *addr;
+	int stop, uffd;
+	long rounds, wrong;
+};
+
+static volatile uint64_t *word_at(struct race *race, size_t offset)
+{
+	return (void *)race->addr + offset;
+}
+
+static void expect(struct race *race, size_t offset, uint64_t value)
+{
+	race->wrong += *word_at(race, offset) != value;
+}
+
+/* Stays on one word, never entering the kernel: what a TLB has is used for long */
+static void stay(struct race *race, unsigned int *seed)
+{
+	size_t offset = rand_r(seed) % FOLIOS * PMD;
+	uint64_t value = *word_at(race, offset);
+
+	for (int i = 0; i < 200000; i++) {
+		expect(race, offset, value);
+		*word_at(race, offset) = ++value;
+	}
+	*word_at(race, offset) = large_word(offset);
+}
+
+/* One write now and then: most copies are good, and some are not */
+static void write_rarely(struct race *race, unsigned int *seed)
+{
+	size_t offset = rand_r(seed) % (SIZE / 64) * 64;
+	uint64_t value = rand_r(seed);
+
+	*word_at(race, offset) = value;
+	usleep(rand_r(seed) % 3000);
+	expect(race, offset, value);
+	*word_at(race, offset) = large_word(offset);
+}
+
+/* Nothing is read in between, so the page table alone tells */
+static void add(struct race *race, unsigned int *seed)
+{
+	size_t offset = rand_r(seed) % (SIZE / PAGE) * PAGE;
+
+	for (int i = 0; i < 100; i++)
+		__atomic_fetch_add((uint64_t *)word_at(race, offset), 1, __ATOMIC_SEQ_CST);
+	expect(race, offset, large_word(offset) + 100);
+	__atomic_fetch_sub((uint64_t *)word_at(race, offset), 100, __ATOMIC_SEQ_CST);
+}
+
+static void protect(struct race *race, unsigned int *seed)
+{
+	size_t at = rand_r(seed) % FOLIOS * PMD, offset = at + rand_r(seed) % 512 * PAGE;
+	uint64_t value = rand_r(seed);
+
+	mprotect(race->addr + at, PMD, PROT_READ);
+	expect(race, offset, large_word(offset));
+	mprotect(race->addr + at, PMD, PROT_READ | PROT_WRITE);
+	*word_at(race, offset) = value;
+	mprotect(race->addr + at, PMD, PROT_READ);
+	expect(race, offset, value);
+	mprotect(race->addr + at, PMD, PROT_READ | PROT_WRITE);
+	*word_at(race, offset) = large_word(offset);
+}
+
+/* By the kernel, into memory that its owner may only read */
+static void force(struct race *race, unsigned int *seed)
+{
+	size_t at = rand_r(seed) % FOLIOS * PMD, offset = at + rand_r(seed) % 512 * PAGE;
+	uint64_t value = rand_r(seed), old = large_word(offset);
+	int fd = open("/proc/self/mem", O_RDWR | O_CLOEXEC);
+
+	mprotect(race->addr + at, PMD, PROT_READ);
+	if (pwrite(fd, &value, 8, (uintptr_t)race->addr + offset) != 8)
+		race->wrong++;
+	expect(race, offset, value);
+	usleep(rand_r(seed) % 2000);
+	expect(race, offset, value);
+	if (pwrite(fd, &old, 8, (uintptr_t)race->addr + offset) != 8)
+		race->wrong++;
+	mprotect(race->addr + at, PMD, PROT_READ | PROT_WRITE);
+	close(fd);
+}
+
+static void write_remotely(struct race *race, unsigned int *seed)
+{
+	size_t offset = rand_r(seed) % (SIZE / PAGE) * PAGE;
+	uint64_t value = rand_r(seed);
+	struct iovec from = { &value, 8 }, to = { race->addr + offset, 8 };
+
+	if (process_vm_writev(getpid(), &from, 1, &to, 1, 0) != 8)
+		race->wrong++;
+	usleep(rand_r(seed) % 2000);
+	expect(race, offset, value);
+	value = large_word(offset);
+	if (process_vm_writev(getpid(), &from, 1, &to, 1, 0) != 8)
+		race->wrong++;
+}
+
+/* Huge folios again, also where a page table of small ones was left */
+static void renew(struct race *race, size_t offset, size_t size)
+{
+	char *addr = race->addr + offset;
+
+	if (mmap(addr, size, PROT_READ | PROT_WRITE,
+		 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != addr)
+		abort();
+	madvise(addr, size, MADV_HUGEPAGE);
+	large_fill(race->addr, offset, size);
+}
+
+static void zap(struct race *race, unsigned int *seed)
+{
+	size_t at = rand_r(seed) % FOLIOS * PMD;
+
+	madvise(race->addr + at, PMD, MADV_DONTNEED);
+	expect(race, at + 5 * PAGE, 0);
+	renew(race, at, PMD);
+	usleep(rand_r(seed) % 20000);
+}
+
+/* Free until it is written to: each word is either as it was, or zero */
+static void free_lazily(struct race *race, unsigned int *seed)
+{
+	size_t at = rand_r(seed) % FOLIOS * PMD, offset = at + 7 * PAGE;
+	uint64_t value = rand_r(seed) | 1;
+
+	madvise(race->addr + at, PMD, MADV_FREE);
+	*word_at(race, offset) = value;
+	usleep(rand_r(seed) % 2000);
+	expect(race, offset, value);
+	renew(race, at, PMD);
+	usleep(rand_r(seed) % 20000);
+}
+
+static void remap(struct race *race, unsigned int *seed)
+{
+	size_t at = rand_r(seed) % FOLIOS * PMD, offset = at + rand_r(seed) % 512 * PAGE;
+	uint64_t value = rand_r(seed);
+	char *room = mmap(NULL, 2 * PMD, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	char *to = (char *)(((uintptr_t)room + PMD - 1) & -PMD);
+
+	if (mremap(race->addr + at, PMD, PMD, MREMAP_MAYMOVE | MREMAP_FIXED, to) != to)
+		abort();
+	*(volatile uint64_t *)(to + offset - at) = value;
+	if (mremap(to, PMD, PMD, MREMAP_MAYMOVE | MREMAP_FIXED, race->addr + at) !=
+	    race->addr + at)
+		abort();
+	expect(race, offset, value);
+	*word_at(race, offset) = large_word(offset);
+	munmap(room, 2 * PMD);
+	usleep(rand_r(seed) % 2000);
+}
+
+static void fork_and_write(struct race *race, unsigned int *seed)
+{
+	size_t offset = rand_r(seed) % (SIZE / PAGE) * PAGE;
+	uint64_t value = rand_r(seed);
+	int status, pid = fork();
+
+	if (!pid) {
+		usleep(rand_r(seed) % 2000);
+		_exit(*word_at(race, offset) != large_word(offset));
+	}
+	*word_at(race, offset) = value;
+	waitpid(pid, &status, 0);
+	race->wrong += !WIFEXITED(status) || WEXITSTATUS(status);
+	expect(race, offset, value);
+	/* The fork has broken one folio up, and no other is exclusive */
+	renew(race, 0, SIZE);
+	usleep(rand_r(seed) % 20000);
+}
+
+static int uffd_of(char *addr)
+{
+	struct uffdio_api api = { .api = UFFD_API, .features = UFFD_FEATURE_PAGEFAULT_FLAG_WP };
+	struct uffdio_register reg = {
+		.range = { (uintptr_t)addr, SIZE }, .mode = UFFDIO_REGISTER_MODE_WP,
+	};
+	int fd = syscall(SYS_userfaultfd, O_CLOEXEC);
+
+	if (fd >= 0 && !ioctl(fd, UFFDIO_API, &api) && !ioctl(fd, UFFDIO_REGISTER, &reg))
+		return fd;
+	return -1;
+}
+
+/* Write protection by userfaultfd goes while the folio is copied: no fault tells */
+static void watch(struct race *race, unsigned int *seed)
+{
+	size_t at = rand_r(seed) % FOLIOS * PMD, offset = at + rand_r(seed) % 512 * PAGE;
+	uint64_t value = rand_r(seed);
+	struct uffdio_writeprotect wp = {
+		.range = { (uintptr_t)race->addr + at, PMD },
+		.mode = UFFDIO_WRITEPROTECT_MODE_WP,
+	};
+
+	if (!race->uffd)
+		race->uffd = uffd_of(race->addr);
+	race->wrong += ioctl(race->uffd, UFFDIO_WRITEPROTECT, &wp) != 0;
+	usleep(rand_r(seed) % 1000);
+	wp.mode = 0;
+	race->wrong += ioctl(race->uffd, UFFDIO_WRITEPROTECT, &wp) != 0;
+	*word_at(race, offset) = value;
+	wp.mode = UFFDIO_WRITEPROTECT_MODE_WP;
+	race->wrong += ioctl(race->uffd, UFFDIO_WRITEPROTECT, &wp) != 0;
+	expect(race, offset, value);
+	wp.mode = 0;
+	race->wrong += ioctl(race->uffd, UFFDIO_WRITEPROTECT, &wp) != 0;
+	*word_at(race, offset) = large_word(offset);
+}
+
+/* NUMA balancing makes PMDs inaccessible, and writable again without a fault */
+static void be_hinted(struct race *race, unsigned int *seed)
+{
+	if (!race->uffd) {
+		race->uffd = -1;
+		file_write(SCAN "scan_delay_ms", "1");
+		file_write(SCAN "scan_period_min_ms", "10");
+		file_write(SCAN "scan_period_max_ms", "20");
+		file_write(BALANCING, "1");
+	}
+	write_rarely(race, seed);
+}
+
+FIXTURE(race)
+{
+	struct race race;
+};
+
+FIXTURE_VARIANT(race)
+{
+	void (*act)(struct race *race, unsigned int *seed);
+};
+
+FIXTURE_VARIANT_ADD(race, stay) { .act = stay };
+FIXTURE_VARIANT_ADD(race, write_rarely) { .act = write_rarely };
+FIXTURE_VARIANT_ADD(race, add) { .act = add };
+FIXTURE_VARIANT_ADD(race, protect) { .act = protect };
+FIXTURE_VARIANT_ADD(race, force) { .act = force };
+FIXTURE_VARIANT_ADD(race, write_remotely) { .act = write_remotely };
+FIXTURE_VARIANT_ADD(race, zap) { .act = zap };
+FIXTURE_VARIANT_ADD(race, free_lazily) { .act = free_lazily };
+FIXTURE_VARIANT_ADD(race, remap) { .act = remap };
+FIXTURE_VARIANT_ADD(race, fork) { .act = fork_and_write };
+FIXTURE_VARIANT_ADD(race, watch) { .act = watch };
+FIXTURE_VARIANT_ADD(race, be_hinted) { .act = be_hinted };
+
+FIXTURE_SETUP(race)
+{
+	const char *why = missing();
+
+	if (why)
+		SKIP(return, "%s", why);
+	self->race.addr = huge_alloc(SIZE);
+	if (!self->race.addr)
+		SKIP(return, "no folios of 2 MiB to be had");
+	madvise(self->race.addr, SIZE, MADV_HUGEPAGE);
+}
+
+FIXTURE_TEARDOWN(race)
+{
+	if (self->race.uffd < 0) {
+		file_write(BALANCING, "0");
+		/* The defaults */
+		file_write(SCAN "scan_delay_ms", "1000");
+		file_write(SCAN "scan_period_max_ms", "60000");
+		file_write(SCAN "scan_period_min_ms", "1000");
+	}
+	if (self->race.addr)
+		munmap(self->race.addr, SIZE);
+}
+
+struct worker {
+	struct race *race;
+	void (*act)(struct race *race, unsigned int *seed);
+};
+
+static void *work(void *arg)
+{
+	struct worker *worker = arg;
+	unsigned int seed = 1;
+
+	for (; !__atomic_load_n(&worker->race->stop, __ATOMIC_RELAXED); worker->race->rounds++)
+		worker->act(worker->race, &seed);
+	return NULL;
+}
+
+static void move_for_long(char *addr)
+{
+	time_t end = time(NULL) + SECONDS;
+
+	for (int node = 1; time(NULL) < end; node = !node)
+		large_move(addr, SIZE, node);
+}
+
+TEST_F(race, no_write_is_lost)
+{
+	struct worker worker = { &self->race, variant->act };
+	long before = mapped(), old_void = voided();
+	pthread_t thread;
+
+	ASSERT_EQ(0, pthread_create(&thread, NULL, work, &worker));
+	move_for_long(self->race.addr);
+	self->race.stop = 1;
+	pthread_join(thread, NULL);
+	TH_LOG("%ld rounds, %ld folios copied while mapped, %ld copies void",
+	       self->race.rounds, mapped() - before, voided() - old_void);
+	EXPECT_GT(self->race.rounds, 0);
+	EXPECT_GT(mapped() - before, 0);
+	EXPECT_EQ(0, self->race.wrong);
+	EXPECT_EQ(0, large_wrong(self->race.addr, 0, SIZE));
+}
+
+TEST_HARNESS_MAIN
