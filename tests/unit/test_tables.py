@@ -238,6 +238,11 @@ def test_one_thing_at_a_time_is_varied_around_the_profile() -> None:
     assert plain == {each for each in cells if each.channels and not each.varied}
 
 
+def test_a_setting_may_be_a_sysctl() -> None:
+    one = Cell("ferry", "2M", 48, 16, settings=(("vm.migrate_copy_mapped", 0),))
+    assert one.policy_lines()[-1] == "echo 0 >/proc/sys/vm/migrate_copy_mapped"
+
+
 def test_settings_are_chosen_after_all_others_and_said() -> None:
     one = Cell("ferry", "2M", 48, 16, settings=(("stripe_bytes", 262144), ("window_pages", 2048)))
     assert one.policy_lines() == [

@@ -84,7 +84,7 @@ class Cell:
         if self.engine == rows.VANILLA:
             return []
         stripe = max(PAGE, parse_size(self.folio)) if self.batch_pages else 0
-        chosen = [f"echo {value} >$OFFLOAD/{name}" for name, value in self.settings]
+        chosen = [f"echo {value} >{_setting(name)}" for name, value in self.settings]
         return [f"use_policy {self.batch_pages} {stripe}", *chosen]
 
     def bench_lines(self, index: int) -> list[str]:
@@ -101,6 +101,11 @@ class Cell:
         if self.cycles:
             lines.append(f"cycles {index} migbench {shlex.join(args)} --warmup 0")
         return lines
+
+
+def _setting(name: str) -> str:
+    """The file of a setting of the copy offload's, or of a sysctl, such as vm.migrate_copy_mapped."""
+    return f"/proc/sys/{name.replace('.', '/')}" if "." in name else f"$OFFLOAD/{name}"
 
 
 @dataclass(frozen=True)

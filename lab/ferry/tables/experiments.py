@@ -35,8 +35,8 @@ QUICK_RUNS = 3
 WRITE_RATES = (0, 1000, 10000, 100000)
 # A move takes a few ms: of 1,000 writes a second it sees a handful.
 WRITE_RUNS = 10
-# The settings of each way to move what is written to; a kernel without a setting for it has one way.
-WRITE_WAYS: tuple[tuple[tuple[str, int], ...], ...] = ((),)
+# The settings of each way to move what is written to: copied while it is mapped, or unmapped first.
+WRITE_WAYS: tuple[tuple[tuple[str, int], ...], ...] = ((), (("vm.migrate_copy_mapped", 0),))
 # The rows of v5-throughput to which the engine was fitted (see fit.py). All others it predicts.
 FITTED = ("2M", "4K")
 # In the place of a profile: a machine itself.

@@ -20,6 +20,7 @@ writable() {
 
 keep() {
 	kept_engine=$(cat "$OFFLOAD/active")
+	kept_mapped=$(cat /proc/sys/vm/migrate_copy_mapped)
 	kept_dcbm=$(parameters dcbm)
 	kept_threads=$(cat /sys/module/mtcopy/parameters/threads 2>/dev/null)
 	kept_ptdma=$([ ! -d /sys/module/ptdma ] || echo loaded)
@@ -42,6 +43,7 @@ put_back() {
 	trap '' HUP INT TERM PIPE
 	trap - EXIT
 	echo none >"$OFFLOAD/active"
+	echo "$kept_mapped" >/proc/sys/vm/migrate_copy_mapped
 	if [ "$kept_dcbm" != "$(parameters dcbm)" ]; then
 		modprobe -r dcbm
 		# shellcheck disable=SC2086 # one word for each parameter
