@@ -253,7 +253,6 @@ def test_settings_are_chosen_after_all_others_and_said() -> None:
     said = "ferry x16, stripe_bytes=262144, window_pages=2048"
     assert one.title == f"48 x 2M, {said}"
     assert show.engine(_found(one, 1.0).as_json()) == said
-    assert [each.folio for each in _cells("sensitivity", True) if each.settings] == ["2M"] * 6
 
 
 THREE = (

@@ -212,26 +212,17 @@ VARIED = {
 }
 Value = tuple[str, int | str]
 PLAIN: Value = ("", "")
-LARGER = "larger parts"
 LARGE = 2048  # KiB, of the folios that are measured so
 
 
 def _sensitive(kept: Kept) -> dict[Value, dict[int, dict[str, Json]]]:
-    """Cells by what is varied, folio and engine (LARGER: Ferry with settings); the profile's come first."""
+    """Cells by what is varied, folio and engine; the profile's come first."""
     found: dict[Value, dict[int, dict[str, Json]]] = {PLAIN: {}}
     for cell in kept.load("table-sensitivity")["cells"]:
         if cell["engine"] in ("dma", "ferry"):
             varied = (cell["parameter"], cell["value"]) if "parameter" in cell else PLAIN
-            name = LARGER if "settings" in cell else cell["engine"]
-            found.setdefault(varied, {}).setdefault(cell["folio_kib"], {})[name] = cell
+            found.setdefault(varied, {}).setdefault(cell["folio_kib"], {})[cell["engine"]] = cell
     return found
-
-
-def _larger(kept: Kept) -> str:
-    """The settings of those cells, as one says them."""
-    every = (cell.get("settings") for cell in kept.load("table-sensitivity")["cells"])
-    settings = next(each for each in every if each)
-    return " and ".join(f"`{name}` of {value:,}" for name, value in settings.items())
 
 
 def _sensitivity(kept: Kept) -> str:
@@ -244,19 +235,18 @@ def _sensitivity(kept: Kept) -> str:
         shown = f"{value:,}" if isinstance(value, int) else value
         before = name
         pairs = [[each[name]["ratio"] for name in ("dma", "ferry")] for each in by_folio.values()]
-        larger = by_folio[LARGE][LARGER]
         rows.append(
             [
                 *(title, shown),
                 *(f"{dma:.2f} / {ferry:.2f}" for dma, ferry in pairs),
-                *(f"{larger['ratio']:.2f}", _away(by_folio[LARGE]["ferry"]), _away(larger)),
+                _away(by_folio[LARGE]["ferry"]),
             ]
         )
     head = [
-        *("what", "value", *map(report.size, found[PLAIN]), f"{report.size(LARGE)}, {LARGER}"),
-        *(f"{report.size(LARGE)} inaccessible, median / 99th, us: Ferry", LARGER),
+        *("what", "value", *map(report.size, found[PLAIN])),
+        f"{report.size(LARGE)} inaccessible, median / 99th, us: Ferry",
     ]
-    said = f"{_origin(result)}, earlier design / Ferry; {LARGER}: Ferry with {_larger(kept)}:"
+    said = f"{_origin(result)}, earlier design / Ferry:"
     return f"{said}\n\n{_table(head, rows)}"
 
 
@@ -275,7 +265,7 @@ SHOWN: tuple[tuple[str, Value], ...] = (
 
 def _range(kept: Kept) -> str:
     found = _sensitive(kept)
-    head = ["times as fast as an unchanged kernel", *map(_folio, found[PLAIN]), f"{_folio(LARGE)}, {LARGER}"]
+    head = ["times as fast as an unchanged kernel", *map(_folio, found[PLAIN])]
     rows = [
         [
             title,
@@ -283,11 +273,10 @@ def _range(kept: Kept) -> str:
                 f"{each['ferry']['ratio']:.1f} ({each['dma']['ratio']:.1f})"
                 for each in found[varied].values()
             ),
-            f"{found[varied][LARGE][LARGER]['ratio']:.1f}",
         ]
         for title, varied in SHOWN
     ]
-    return f"{_table(head, rows)}\n\n{LARGER.capitalize()}: with {_larger(kept)}."
+    return _table(head, rows)
 
 
 def _least(kept: Kept) -> dict[int, float]:

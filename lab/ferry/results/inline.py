@@ -58,4 +58,4 @@ def _words(cell: Json) -> set[str]:
     words = {report.size(cell["folio_kib"]) if "folio_kib" in cell else cell["folio"], cell["engine"]}
     words |= {f"x{cell['channels']}"} if cell.get("channels") else set()
     words |= {f"{cell['parameter']}={cell['value']}"} if "parameter" in cell else set()
-    return words | ({"larger"} if "settings" in cell else set())
+    return words

@@ -231,14 +231,10 @@ def _throughput_published(known: dict[str, Any], cell: Cell) -> Posted:
 
 
 def _sensitivity(known: dict[str, Any], scale: Scale) -> list[Cell]:
-    """The same cells with each server, but vanilla, which does not use the engine, once; and for large folios
-    with the settings that make up for a dear way to the engine."""
+    """The same cells with each server, but vanilla, which does not use the engine, once."""
     folios, channels = sensitivity.folios(scale.quick), [sensitivity.CHANNELS]
     cells = throughput_cells(folios, channels, scale=scale)
     on_engine = throughput_cells(folios, channels, ["dma", "ferry"], scale)
-    larger = [each for each in on_engine if (each.engine, each.folio) == ("ferry", sensitivity.LARGER)]
-    larger = [replace(each, settings=sensitivity.LARGER_PARTS) for each in larger]
-    cells, on_engine = cells + larger, on_engine + larger
     cells += [
         replace(each, varied=varied) for varied in sensitivity.values(scale.quick) for each in on_engine
     ]

@@ -14,11 +14,6 @@ from collections.abc import Sequence
 # waits for an engine.
 CHANNELS = 16
 
-# What an operator can do for large folios where cutting them up is dear: parts of twice the size, of which as
-# many are in flight.
-LARGER = "2M"
-LARGER_PARTS = (("stripe_bytes", 256 << 10), ("window_pages", 2048))
-
 VALUES: dict[str, Sequence[int | str]] = {
     "descriptor_ns": (300, 2500, 5000, 10000, 20000),
     "register_ns": (100, 300, 1000, 3000),
