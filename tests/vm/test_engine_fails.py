@@ -70,7 +70,7 @@ until [ -e /tmp/ready ]; do sleep 0.1; done
 ctl move --pid $holder --to 0 >/dev/null
 move before 1
 look before
-echo 2 >$soft/stall_every
+echo 1 >$soft/stall_every
 move during 0
 look during
 echo 0 >$soft/stall_every
