@@ -55,7 +55,8 @@ def test_promotion_with_two_cpus_is_counted() -> None:
     """NUMA balancing goes by a clock that only one of the two virtual CPUs counts."""
     found = cost.measure((cost.Case("promote", ("4K",), cpus=2),))
     assert not found.failures
-    assert all(each.passed for each in found.costs), found.costs
+    assert {each.engine for each in found.costs} == {"none", "cpu"}
+    assert all(each.instructions > 1000 for each in found.costs), found.costs
 
 
 def test_kernel_without_ferry_is_named() -> None:
