@@ -58,6 +58,9 @@ void migrate_stretch_begin(struct migrate_stretch *stretch,
 	};
 	if (!state->may_deepen || left_pages < LEAST_PAGES)
 		return;
+	/* All copies of a slow engine may end at one time: well before the deadline */
+	if (shallow * MIGRATE_DEEP_PAGES > jiffies_to_nsecs(state->deadline) / 4)
+		return;
 	stretch->deep = deep && deep + deep / SHALLOW_BONUS <
 				min(shallow, cpu ?: shallow);
 	if (shallow && deep && !due)

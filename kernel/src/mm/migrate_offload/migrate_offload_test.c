@@ -791,7 +791,7 @@ static bool depth_stretch(struct migrate_offload_state *state,
 
 static void deep_where_it_pays(struct kunit *test)
 {
-	struct migrate_offload_state state = { .may_deepen = true };
+	struct migrate_offload_state state = { .may_deepen = true, .deadline = HZ };
 	struct migrate_offload_state chosen = {};
 	unsigned long all = DEPTH_CALL;
 
@@ -806,6 +806,12 @@ static void deep_where_it_pays(struct kunit *test)
 	KUNIT_EXPECT_TRUE(test, depth_stretch(&state, all, all, 40));
 	state.costs[false][0].cpu_ns = 40;
 	KUNIT_EXPECT_FALSE(test, depth_stretch(&state, all, all, 80));
+	/* Nor where all might miss the deadline */
+	state.costs[false][0].cpu_ns = 0;
+	state.depth.ns[true] = 20;
+	KUNIT_EXPECT_TRUE(test, depth_stretch(&state, all, all, 20));
+	state.deadline = 1;
+	KUNIT_EXPECT_FALSE(test, depth_stretch(&state, all, all, 80));
 	/* Whoever has chosen the parts has them */
 	KUNIT_EXPECT_FALSE(test, depth_stretch(&chosen, all, all, 80));
 	KUNIT_EXPECT_FALSE(test, depth_stretch(&chosen, all, all, 80));
@@ -813,7 +819,7 @@ static void deep_where_it_pays(struct kunit *test)
 
 static void shallow_where_copies_are_void(struct kunit *test)
 {
-	struct migrate_offload_state state = { .may_deepen = true };
+	struct migrate_offload_state state = { .may_deepen = true, .deadline = HZ };
 	unsigned long all = DEPTH_CALL;
 
 	KUNIT_EXPECT_FALSE(test, depth_stretch(&state, all, all, 80));
@@ -825,7 +831,7 @@ static void shallow_where_copies_are_void(struct kunit *test)
 
 static void deep_is_nothing_for_a_small_call(struct kunit *test)
 {
-	struct migrate_offload_state state = { .may_deepen = true };
+	struct migrate_offload_state state = { .may_deepen = true, .deadline = HZ };
 	struct migrate_stretch stretch;
 	unsigned long all = DEPTH_CALL;
 
@@ -844,7 +850,7 @@ static void deep_is_nothing_for_a_small_call(struct kunit *test)
 
 static void other_depth_is_tried_again(struct kunit *test)
 {
-	struct migrate_offload_state state = { .may_deepen = true };
+	struct migrate_offload_state state = { .may_deepen = true, .deadline = HZ };
 	unsigned long all = DEPTH_CALL;
 	struct migrate_stretch stretch;
 

@@ -693,6 +693,8 @@ static void pipeline_abandon(struct migrate_pipeline *p)
 		pipeline_close_chunk(p, chunk);
 	}
 	p->stop = true;
+	/* Nor does it say how long a page takes */
+	p->stretch.pages = 0;
 	migrate_offload_retire_window(p->state, p->window, first, p->tail, nr);
 	p->window = NULL;
 }
@@ -879,7 +881,8 @@ static u64 pipeline_flush(struct migrate_pipeline *p, unsigned long pages)
 
 	try_to_unmap_flush();
 	end_ns = ktime_get_ns();
-	if (p->engine_small)
+	/* What is protected was flushed at once */
+	if (p->engine_small || p->call.mapped)
 		return end_ns;
 	pages = migrate_offload_flush_pages(p->state, pages, p->flush_pages,
 					    flush_ns - unmap_ns,
@@ -1038,6 +1041,8 @@ static bool pipeline_flow_mapped(struct migrate_pipeline *p)
 	p->call.failed = &p->to_linux;
 	p->stop = false;
 	p->starved = false;
+	p->no_memory = false;
+	p->start_ns = ktime_get_ns();
 	p->quota = max(migrate_offload_first_quota(p->state), p->flush_pages);
 	return p->window && !list_empty(all);
 }
