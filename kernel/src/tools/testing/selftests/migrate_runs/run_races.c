@@ -12,16 +12,11 @@
 #include <sys/wait.h>
 
 #include "large.h"
+#include "race.h"
 
 #define SIZE	(4 * MIB)
 #define PAGES	(SIZE / PAGE)
 #define SECONDS	3
-
-struct race {
-	char *addr;
-	int stop;
-	long rounds, wrong;
-};
 
 static long check(struct race *race, size_t page)
 {
@@ -118,7 +113,7 @@ FIXTURE(race)
 
 FIXTURE_VARIANT(race)
 {
-	void (*act)(struct race *race, unsigned int *seed);
+	race_act act;
 	bool small;
 };
 
@@ -151,68 +146,13 @@ FIXTURE_TEARDOWN(race)
 {
 }
 
-struct worker {
-	struct race *race;
-	void (*act)(struct race *race, unsigned int *seed);
-};
-
-static void *work(void *arg)
-{
-	struct worker *worker = arg;
-	unsigned int seed = 1;
-
-	for (; !__atomic_load_n(&worker->race->stop, __ATOMIC_RELAXED); worker->race->rounds++)
-		worker->act(worker->race, &seed);
-	return NULL;
-}
-
-/* All that is there, from one node to the other and back, until time is up */
-static long move_for_long(char *addr)
-{
-	time_t end = time(NULL) + SECONDS;
-	long moves = 0;
-
-	for (int node = 1; time(NULL) < end; node = !node, moves++)
-		large_move(addr, SIZE, node);
-	return moves;
-}
-
 TEST_F(race, no_byte_is_lost)
 {
-	struct worker worker = { &self->race, variant->act };
-	pthread_t thread;
-
-	ASSERT_EQ(0, pthread_create(&thread, NULL, work, &worker));
-	EXPECT_GT(move_for_long(self->race.addr), 0);
-	self->race.stop = 1;
-	pthread_join(thread, NULL);
+	EXPECT_GT(race_run(&self->race, SIZE, variant->act), 0);
 	EXPECT_GT(self->race.rounds, 0);
 	EXPECT_EQ(0, self->race.wrong);
 	EXPECT_EQ(0, large_wrong(self->race.addr, 0, SIZE));
 	munmap(self->race.addr, SIZE);
-}
-
-#define BALANCING	"/proc/sys/kernel/numa_balancing"
-#define SCAN		"/sys/kernel/debug/sched/numa_balancing/"
-
-/* Linux makes pages inaccessible, to see who uses them; the others stay as they are */
-static const char *balance(void)
-{
-	if (file_write(SCAN "scan_delay_ms", "1") ||
-	    file_write(SCAN "scan_period_min_ms", "10") ||
-	    file_write(SCAN "scan_period_max_ms", "20") ||
-	    file_write(BALANCING, "1"))
-		return "no NUMA balancing";
-	return NULL;
-}
-
-static void balance_no_more(void)
-{
-	file_write(BALANCING, "0");
-	/* The defaults */
-	file_write(SCAN "scan_delay_ms", "1000");
-	file_write(SCAN "scan_period_max_ms", "60000");
-	file_write(SCAN "scan_period_min_ms", "1000");
 }
 
 /* What was written must be there the next time, whatever a TLB says */
