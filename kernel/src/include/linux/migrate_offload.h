@@ -22,7 +22,8 @@ struct module;
 
 /**
  * struct migrate_copy - the copy of one folio
- * @src: where from; locked, unmapped and free of extra references
+ * @src: where from; locked, free of extra references, and unmapped, or mapped
+ *	such that nobody can write to it unnoticed. It is only read
  * @dst: where to; locked and of the same size, seen by nobody else
  * @stripe_bytes: cut the folio into parts of at least this many bytes;
  *	a multiple of PAGE_SIZE

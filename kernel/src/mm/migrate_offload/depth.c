@@ -38,8 +38,8 @@
  * @now_ns: what time it is
  *
  * Deep the CPU has no turns, so it must not be cheaper either. What is not known is
- * tried, and what has lost again after ten seconds, for as
- * many pages as tell something.
+ * tried, and what has lost again after ten seconds, for as many pages as tell
+ * something.
  */
 void migrate_stretch_begin(struct migrate_stretch *stretch,
 			   struct migrate_offload_state *state,
