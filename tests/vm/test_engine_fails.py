@@ -61,7 +61,8 @@ while True:
     signal.pause()
 END
 rm -f /etc/ferry.conf
-modprobe softdma channels=4 || fail 'cannot load softdma'
+# One channel: an engine is in service as long as any of its channels is
+modprobe softdma channels=1 || fail 'cannot load softdma'
 ctl use dcbm --save >/dev/null || fail 'dcbm cannot be used'
 ctl set deadline_ms=200 inaccessible_enabled=1 min_bytes=4096 >/dev/null || fail 'the deadline cannot be set'
 /usr/bin/python3 /tmp/holder.py &
@@ -72,6 +73,11 @@ move before 1
 look before
 echo 1 >$soft/stall_every
 move during 0
+waited=0
+while ! grep -q stuck /sys/kernel/debug/dcbm/channels && [ $waited -lt 300 ]; do
+	sleep 0.1
+	waited=$((waited + 1))
+done
 look during
 echo 0 >$soft/stall_every
 echo 1 >$soft/stall_release

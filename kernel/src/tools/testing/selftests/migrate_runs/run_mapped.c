@@ -218,15 +218,19 @@ static void write_rarely(struct race *race, unsigned int *seed)
 	*word_at(race, offset) = large_word(offset);
 }
 
-/* Nothing is read in between, so the page table alone tells */
+/*
+ * Nothing is read in between, so the page table alone tells. With a pause, or all
+ * folios are written to during each copy
+ */
 static void add(struct race *race, unsigned int *seed)
 {
 	size_t offset = rand_r(seed) % (SIZE / PAGE) * PAGE;
 
-	for (int i = 0; i < 100; i++)
+	for (int i = 0; i < 10000; i++)
 		__atomic_fetch_add((uint64_t *)word_at(race, offset), 1, __ATOMIC_SEQ_CST);
-	expect(race, offset, large_word(offset) + 100);
-	__atomic_fetch_sub((uint64_t *)word_at(race, offset), 100, __ATOMIC_SEQ_CST);
+	usleep(rand_r(seed) % 10000);
+	expect(race, offset, large_word(offset) + 10000);
+	__atomic_fetch_sub((uint64_t *)word_at(race, offset), 10000, __ATOMIC_SEQ_CST);
 }
 
 static void protect(struct race *race, unsigned int *seed)
