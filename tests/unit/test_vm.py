@@ -52,6 +52,15 @@ def test_a_job_ends_with_its_records(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert (result.status, records.of(result.said, "one")) == (7, {"record": "one"})
 
 
+def test_root_of_a_container_may_have_no_pid_namespace(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fake_program: FakeProgram
+) -> None:
+    fake_program("unshare", "echo 'unshare failed: Operation not permitted' >&2; exit 1")
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    says = shlex.quote(said.record("exit", status=7))
+    assert boot(f"{SAYS_LINUX}; printf %s {says} >$folder/result", monkeypatch, tmp_path).status == 7
+
+
 def test_a_job_that_says_why_it_failed_is_quoted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     says = shlex.quote(said.record("error", text="no such engine") + said.record("exit", status=1))
     with pytest.raises(FerryError, match=r"^no such engine$"):

@@ -36,6 +36,7 @@ CONTROL = "qmp"
 SOCKET_PATH_MAX = 107
 TAIL_LINES = 15
 TAIL_LETTERS = 300
+UNSHARE = ("unshare", "--fork", "--pid", "--kill-child")
 
 PROBE = Machine("probe", cpus=1, nodes=1, cpu_nodes=1, node_mib=512)
 
@@ -244,12 +245,18 @@ def _serial(path: Path) -> list[str]:
     return ["-serial", f"file:{path}"]
 
 
+def _may_unshare() -> bool:
+    """Whether this user may have PID namespaces: root in a container may not, unless that is privileged."""
+    if os.geteuid():
+        return False
+    return subprocess.run([*UNSHARE, "true"], stdin=subprocess.DEVNULL, capture_output=True).returncode == 0
+
+
 @contextmanager
 def _child(command: list[str], log: TextIO) -> Iterator[subprocess.Popen[str]]:
     """A process that ends, with all that it started, when this block or this process ends."""
-    if os.geteuid() == 0:
-        # virtme-ng starts QEMU through a shell; a PID namespace goes down as one.
-        command = ["unshare", "--fork", "--pid", "--kill-child", *command]
+    # virtme-ng starts QEMU through a shell; a PID namespace goes down as one.
+    command = [*UNSHARE, *command] if _may_unshare() else command
     child = subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,
