@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from ferry import cli, paths
+from ferry import cli, packages, paths
 from ferry.commands import test as runner
 from ferry.errors import FerryError
 from ferry.kernel import kbuild
@@ -56,6 +56,7 @@ def test_long_tests_run_when_they_are_asked_for(
         ran.append(command)
         return SimpleNamespace(returncode=0)
 
+    monkeypatch.setattr(packages, "ensure", lambda names: None)
     monkeypatch.setattr(kbuild, "build", lambda name: None)
     monkeypatch.setattr(emulator, "build", lambda: None)
     monkeypatch.setattr(subprocess, "run", note)

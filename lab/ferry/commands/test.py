@@ -8,12 +8,14 @@ import os
 import subprocess
 import sys
 
-from ferry import paths
+from ferry import packages, paths
 from ferry.kernel import kbuild
 from ferry.server import emulator
 
 KERNELS = ("vanilla", "ferry", "debug")  # that tests boot
 LONG_KERNELS = ("iommu-kcsan",)  # that those marked "long" boot
+# Compilers and programs that unit tests run; the kernels' and the emulator's builds install theirs.
+UNIT = ("gcc", "libc6-dev", "libnuma-dev", "make", "xz-utils", "cpio", "groff")
 # One at a time: a guest whose CPUs wait for another guest's says that they stall.
 ALL = ("--durations", "40")
 
@@ -31,6 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Build with progress what the tests would build silently; pytest's exit code is ours."""
     chosen = list(args.rest)
+    packages.ensure(UNIT)
     if args.unit:
         chosen = ["-m", "not vm", *chosen]
     else:
