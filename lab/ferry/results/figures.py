@@ -311,7 +311,8 @@ def _headline(kept: Kept) -> str:
         ),
     ]
     rows = [[name, *(f"{ratio(kib):.1f}" for kib in HEADLINE), origin] for name, ratio, origin in have]
-    rows.append(["Intel I/OAT or DSA", *("-" for _ in HEADLINE), "`dcbm` refuses their drivers ([why](docs/hardware.md))"])
+    refused = "`dcbm` refuses their drivers ([why](docs/hardware.md))"
+    rows.append(["Intel I/OAT or DSA", *("-" for _ in HEADLINE), refused])
     head = ("what you have", *map(_folio, HEADLINE), "evidence")
     every = [cell for cell in kept.load("table-v5-throughput")["cells"] if cell["engine"] == "ferry"]
     later = [cell for cell in every if _is_later(cell, vanilla[cell["folio_kib"]])]
