@@ -23,7 +23,8 @@
 
 #define PARTS		16		/* of a region, in one strike */
 #define PART_SIZE	(64 * KIB)	/* at most */
-#define STAY		100000		/* writes to one word: milliseconds */
+#define WORDS		64		/* of a region, in one strike */
+#define STAY		300000		/* writes to one of them: milliseconds */
 #define LATE_US		3000		/* to wait, at most: more than a copy takes */
 
 static void make(struct region *r)
@@ -60,7 +61,7 @@ static long stores(void)
 	long wrong = 0;
 
 	make(&r);
-	for (int i = 0; i < PARTS; i++)
+	for (int i = 0; i < WORDS; i++)
 		wrong += stay(&r, rand() % (r.size / 8) * 8);
 	return torture_unmake(&r, "stores", wrong);
 }
