@@ -89,7 +89,7 @@ struct worker {
 	unsigned int nr;
 	int from, to;
 	atomic_bool stop;
-	long rounds;
+	atomic_long rounds;
 	long wrong;
 	uint64_t seen[MAX_PAGES];
 };
@@ -101,6 +101,9 @@ static void worker_start(struct __test_metadata *_metadata, struct worker *w,
 {
 	w->region = region;
 	ASSERT_EQ(0, pthread_create(&w->thread, NULL, work, w));
+	/* On a busy host all could be over before it has begun */
+	while (!w->rounds)
+		usleep(1000);
 }
 
 static void worker_stop(struct worker *w)
@@ -204,8 +207,8 @@ TEST_F_TIMEOUT(busy, no_write_is_lost_and_no_old_byte_is_read, 120)
 		check_counters(_metadata, &workers[i]);
 	EXPECT_EQ(0, read->wrong);
 	EXPECT_EQ(0, region_wrong_words(&self->region));
-	/* It was the engine that moved most of it */
-	EXPECT_GT(offload_stats(&before).bytes,
+	/* The engine moved most of it, or what it took to see that CPUs are faster */
+	EXPECT_GT(offload_stats(&before).bytes, variant->by_default ? 0 :
 		  (long)(ROUNDS * variant->size / 4));
 }
 

@@ -118,6 +118,26 @@ TEST_F_TIMEOUT(charge, moves_with_the_memory, 60)
 
 /* --- losses --- */
 
+/* Huge pages that nobody uses take memory at no cost; 0 gives all back */
+static void node_take(int node, long bytes)
+{
+	char path[128], nr[32];
+
+	snprintf(path, sizeof(path),
+		 "/sys/devices/system/node/node%d/hugepages/hugepages-2048kB/nr_hugepages",
+		 node);
+	snprintf(nr, sizeof(nr), "%ld", bytes / (long)PMD);
+	file_write(path, nr);
+}
+
+/* A test that was killed has given nothing back */
+static void loss_reset(const int nodes[2])
+{
+	for (int i = 0; i < 2; i++)
+		node_take(nodes[i], 0);
+	reset();
+}
+
 /* Bytes that are free, in the CPUs' own lists or elsewhere */
 static long free_bytes(void)
 {
@@ -174,11 +194,13 @@ FIXTURE_SETUP(loss)
 {
 	const char *why = "one node with memory only";
 
-	if (nodes_find(self->nodes))
+	if (nodes_find(self->nodes)) {
+		loss_reset(self->nodes);
 		why = strcmp(variant->engine, "dcbm") ?
 		      offload_use(variant->engine) :
 		      offload_use_dcbm("ring=1024",
 				       "queue_depth=1024 max_errors=1000000 timeout_ms=60000");
+	}
 	if (why)
 		SKIP(return, "%s", why);
 	if (!strcmp(variant->engine, "dcbm")) {
@@ -193,7 +215,7 @@ FIXTURE_SETUP(loss)
 
 FIXTURE_TEARDOWN_PARENT(loss)
 {
-	reset();
+	loss_reset(self->nodes);
 }
 
 TEST_F_TIMEOUT(loss, none_by_migrations_and_faults, 60)
@@ -252,18 +274,6 @@ static long node_free(int node)
 	if (f)
 		fclose(f);
 	return kib * (long)KIB;
-}
-
-/* Huge pages that nobody uses take memory at no cost; 0 gives all back */
-static void node_take(int node, long bytes)
-{
-	char path[128], nr[32];
-
-	snprintf(path, sizeof(path),
-		 "/sys/devices/system/node/node%d/hugepages/hugepages-2048kB/nr_hugepages",
-		 node);
-	snprintf(nr, sizeof(nr), "%ld", bytes / (long)PMD);
-	file_write(path, nr);
 }
 
 /*
