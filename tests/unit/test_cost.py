@@ -39,6 +39,16 @@ def test_who_has_gained_may_not_lose_it(none_gbps: float, passed: bool) -> None:
     assert cpu.passed
 
 
+@pytest.mark.parametrize(("cpu_gbps", "passed"), [(2.95, True), (2.85, False)])
+def test_an_engine_may_not_take_back_what_was_gained(cpu_gbps: float, passed: bool) -> None:
+    """Compaction is compared with Ferry's kernel without an engine: faster than vanilla is not enough."""
+    (case,) = [each for each in cost.CASES if each.title == "compact"]
+    measured = [row("vanilla", 2.0), row("none", 3.0), row("cpu", cpu_gbps)]
+    none, cpu = cost.costs(case, measured, cost.LIMITS)
+    assert none.limit_percent == cost.LIMITS["none"]
+    assert cpu.passed is passed
+
+
 def _run(kernel: SimpleNamespace, where: Machine, job: qemu.Job, **_: object) -> SimpleNamespace:
     """promote with two CPUs ends early on vanilla, after its first row."""
     fails = kernel.release == "vanilla" and where.cpus == 2 and "--call promote" in job.script
