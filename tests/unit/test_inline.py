@@ -29,12 +29,21 @@ def _fill(text: str) -> str:
         ("6", "2M ferry ratio", "7"),
         ("4.9", "2M ferry iommu=lazy ratio", "5.0"),
         ("99", "2M ferry away.p50", "1,234"),
+        ("9.99", "2M vanilla away.p50 over 2M ferry away.p50", "1.62"),
         ("1 %", "2M ferry away.p50 than 2M vanilla away.p50", "38 %"),
     ],
 )
 def test_figure_is_that_of_the_cell(wrong: str, said: str, right: str) -> None:
     """With as many decimals as stand there; the plainest cell is meant if several are called so."""
     assert _fill(f"is {wrong}<!-- = table-a: {said} --> so") == f"is {right}<!-- = table-a: {said} --> so"
+
+
+def test_figure_of_a_caller_is_that_of_its_plainest_case() -> None:
+    cell = {"folio_kib": 4, "engine": "cpu", "instructions": 5918.6}
+    cases = ("promote", "move_pages, random order, 2 CPUs", "move_pages, random order")
+    costs = [cell | {"case": case, "vanilla": 6000 + n} for n, case in enumerate(cases)]
+    text = "1<!-- = cost: 4K cpu move_pages random vanilla -->"
+    assert inline.fill(text, {"cost": {"costs": costs}}.__getitem__) == text.replace("1", "6,002", 1)
 
 
 def test_cell_that_is_not_there_is_named() -> None:

@@ -2,7 +2,8 @@
 """A kept figure within a sentence: the comment that follows it says which one it is.
 
 5.91<!-- = table-v5-throughput: 64K ferry x16 ratio --> is the ratio of that cell, with as many decimals as
-stand there. With "than" and a second cell it is by how many percent the figure is less or more than there.
+stand there. With "than" and a second cell it is by how many percent the figure is less or more than there,
+with "over" how many times as much.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ Load = Callable[[str], Json]
 
 MARK = "<!-- = "
 _FIGURE = re.compile(r"(?<![\d.,])(\d[\d,]*(?:\.\d+)?)((?: %)?<!-- = ([a-z0-9-]+): ([^>]+) -->)")
-_LISTS = ("cells", "runs", "profiles")
+_LISTS = ("cells", "runs", "profiles", "costs")
 
 
 def fill(text: str, load: Load) -> str:
@@ -36,8 +37,10 @@ def fill(text: str, load: Load) -> str:
 
 
 def _value(result: Json, said: str) -> float:
-    one, *other = (_of_cell(result, each) for each in said.split(" than "))
-    return abs(one / other[0] - 1) * 100 if other else one
+    one, how, other = re.fullmatch(r"(.*?)(?: (than|over) (.*))?", said).groups()  # type: ignore[union-attr]
+    value = _of_cell(result, one)
+    ratio = value / _of_cell(result, other) if how else 1.0
+    return {None: value, "over": ratio, "than": abs(ratio - 1) * 100}[how]
 
 
 def _of_cell(result: Json, said: str) -> float:
@@ -54,8 +57,9 @@ def _of_cell(result: Json, said: str) -> float:
 
 
 def _words(cell: Json) -> set[str]:
-    """What a cell is called by: its folios and engine, how many channels, what is varied."""
+    """What a cell is called by: its folios and engine, how many channels, what is varied, who calls."""
     words = {report.size(cell["folio_kib"]) if "folio_kib" in cell else cell["folio"], cell["engine"]}
     words |= {f"x{cell['channels']}"} if cell.get("channels") else set()
+    words |= set(cell.get("case", "").replace(",", "").split())
     words |= {f"{cell['parameter']}={cell['value']}"} if "parameter" in cell else set()
     return words

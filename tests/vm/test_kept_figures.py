@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: GPL-2.0
+"""A few cells of the kept results, counted again: a change that makes moves dearer, or docs wrong, fails.
+
+Instructions are counted, so any host has the same figures. What is left between two builds is where the
+linker has put the kernel, and with it a branch more or less.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import pytest
+
+from ferry.bench import migbench
+from ferry.results.figures import NO_ENGINE, Kept
+from ferry.server import emulator, profile
+from ferry.tables import experiments, runner
+from ferry.vm import machine
+
+PERCENT = 0.5
+
+
+def differing(pairs: Iterable[tuple[dict[str, Any], dict[str, Any]]]) -> list[str]:
+    """The cells that are slower, or faster, than the kept ones beside them."""
+    off = {f"{kept['folio_kib']} KiB": (found["gbps"] / kept["gbps"] - 1) * 100 for found, kept in pairs}
+    return [f"{what}: {percent:+.2f} %" for what, percent in off.items() if abs(percent) > PERCENT]
+
+
+def beside(
+    found: list[dict[str, Any]], kept: list[dict[str, Any]], keys: tuple[str, ...]
+) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+    """Each measured cell, and the one kept cell that has the same keys."""
+    for each in found:
+        (same,) = [one for one in kept if all(one.get(key) == each[key] for key in keys)]
+        yield each, same
+
+
+@pytest.mark.parametrize("percent", [-1, 1])
+def test_another_figure_is_noticed(percent: int) -> None:
+    kept = Kept().load("no-engine")["runs"][0]
+    assert not differing([(kept, kept)])
+    assert differing([(kept, kept | {"gbps": kept["gbps"] * (1 + percent / 100)})])
+
+
+@pytest.mark.vm
+def test_moves_without_an_engine_are_as_they_were_kept() -> None:
+    plan = migbench.Plan(("4K", "64K"), ("none",), runs=1)
+    assert "--machine icount" in NO_ENGINE
+    found = [row.as_json() for row in migbench.measure(plan, machine.get("icount")).rows]
+    kept = Kept().load("no-engine")["runs"]
+    assert not differing(beside(found, kept, ("folio_kib", "engine", "bytes")))
+
+
+@pytest.mark.vm
+def test_moves_by_channels_are_as_they_were_kept() -> None:
+    emulator.build()
+    cells = experiments.throughput_cells(["2M", "64K", "4K"], [16], ["ferry"])
+    found = [each.as_json() for each in runner.in_vms(cells, profile.load("zen3").as_machine())[0]]
+    kept = Kept().load("table-v5-throughput")["cells"]
+    assert not differing(beside(found, kept, ("folio_kib", "engine", "channels")))
