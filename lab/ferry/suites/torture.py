@@ -30,6 +30,8 @@ KERNEL_ARGS = ("hung_task_panic=1",)
 PANIC_ON_WARN = "panic_on_warn=1"
 # Errors are what some classes are about: no channel is given up for them.
 DCBM = "max_errors=1000000"
+CHANNELS = "/sys/kernel/debug/dcbm/channels"
+ACTIVE = "/sys/kernel/mm/migrate_offload/active"
 # Of ptdma's ring.
 MAX_DEPTH = 31
 # To boot, and for each class to set up and until all processes have ended.
@@ -146,10 +148,13 @@ class Plan:
             f"{command} 2>&1 </dev/null | output {PROGRAM}",
         ]
         if self.ptdma:
-            live = "$(grep -c ' 0 live$' /sys/kernel/debug/dcbm/channels)"
-            lines.append(
-                f'[ "{live}" -eq {len(self.ptdma)} ] || fail "not every channel is idle, and in use"'
-            )
+            # It has given all back. What stands still with a copy in hand is not live when it is taken again.
+            lines += [
+                f"echo dcbm >{ACTIVE} || fail 'dcbm cannot be chosen again'",
+                f"live=$(grep -c ' 0 live$' {CHANNELS})",
+                f'[ "$live" -eq {len(self.ptdma)} ] || fail "$live of {len(self.ptdma)} channels are live"',
+                f"echo none >{ACTIVE}",
+            ]
         return "\n".join(lines)
 
 
