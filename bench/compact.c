@@ -15,8 +15,18 @@
 #define LISTS "/proc/sys/vm/percpu_pagelist_high_fraction"
 #define SHORTEST "1000000"
 
+#define CACHES "/proc/sys/vm/drop_caches"
+
 static char *between;
 static uint64_t *before, *after;	/* frames of the folios */
+
+static int compact_node(const struct bench *b)
+{
+	char path[64];
+
+	snprintf(path, sizeof(path), "/sys/devices/system/node/node%lu/compact", b->opt.from);
+	return write_text(path, "1");
+}
 
 void compact_set_up(struct bench *b)
 {
@@ -32,6 +42,13 @@ void compact_set_up(struct bench *b)
 	if (err)
 		die(EXIT_CANNOT_RUN, "--call compact: " SHORTEST " > " LISTS ": %s; needs Linux 5.14 and root",
 		    strerror(-err));
+	/* What else is there, and where, would decide what has to move */
+	err = write_text(CACHES, "3");
+	if (!err)
+		err = compact_node(b);
+	if (err)
+		die(EXIT_CANNOT_RUN, "--call compact: %s and compact of node %lu: %s; needs root", CACHES,
+		    b->opt.from, strerror(-err));
 	before = zalloc(b->mem.folios, sizeof(*before));
 	after = zalloc(b->mem.folios, sizeof(*after));
 }
@@ -53,12 +70,9 @@ void compact_prepare(struct bench *b)
 
 int compact_move(struct bench *b, size_t first, size_t count)
 {
-	char path[64];
-
 	(void)first;
 	(void)count;
-	snprintf(path, sizeof(path), "/sys/devices/system/node/node%lu/compact", b->opt.from);
-	return write_text(path, "1");
+	return compact_node(b);
 }
 
 size_t compact_moved(struct bench *b)
