@@ -9,7 +9,7 @@ import signal
 import sys
 import threading
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -22,8 +22,10 @@ from ferryctl_pages import HUGE, PAGE, Gone, Region
 from ferryctl_status import big
 
 CGROUPS = "sys/fs/cgroup"
-FIRST_PAGES = 256
+FIRST_PAGES = 64
 MOST_PAGES = 1 << 17
+# Of so many calls the slowest says how large the next one may be.
+REMEMBERED = 8
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 # Why a page stayed where it was, and what one can do about it.
 REASONS = {
@@ -74,6 +76,7 @@ class Done:
     seen_bytes: int = 0
     pieces: int = 0
     longest_ms: float = 0.0
+    late: int = 0  # calls that took longer than they were to
     seconds: float = 0.0
     interrupted: bool = False
     not_moved: Counter[str] = field(default_factory=Counter)  # pages, by errno's name
@@ -96,7 +99,7 @@ def _why(name: str) -> tuple[str, str]:
 
 
 class Mover:
-    """Moves one process after the other; pieces follow the time that the last one took."""
+    """Moves one process after the other; the size of a piece follows the time that the last ones took."""
 
     def __init__(
         self, order: Order, stop: threading.Event, clock: Callable[[], float] = time.monotonic
@@ -104,6 +107,7 @@ class Mover:
         self.order, self.stop, self.clock = order, stop, clock
         self.done = Done()
         self.pages = FIRST_PAGES
+        self.costs: deque[float] = deque(maxlen=REMEMBERED)  # milliseconds for a page
         self.total = 0
         self.began = clock()
 
@@ -178,12 +182,17 @@ class Mover:
             self.done.not_moved["EBUSY"] += sizes[untried[0]] // PAGE
 
     def _took(self, took_ms: float, size: int) -> None:
-        """The next piece is what fits into the time, as this one went; no more than twice as large, nor than
-        what the rate allows in a tenth of a second."""
+        """The next piece is what fits into the time at the slowest pace of the last calls, no more than twice as
+        large as this one, and no more than the rate allows in a tenth of a second.
+
+        One call says little: on a busy machine a fast one is followed by one that waits for a CPU.
+        """
         self.done.longest_ms = max(self.done.longest_ms, took_ms)
-        fitting = size / PAGE * self.order.max_ms / max(took_ms, 1e-3)
+        self.done.late += took_ms > self.order.max_ms
+        self.costs.append(max(took_ms, 1e-3) * PAGE / size)
+        fitting = self.order.max_ms / max(self.costs)
         most = min(MOST_PAGES, (self.order.rate or MOST_PAGES * PAGE * 10) // (PAGE * 10))
-        self.pages = int(max(1, min(0.9 * fitting, 2 * self.pages, most)))
+        self.pages = max(1, min(round(0.9 * fitting), 2 * self.pages, most))
 
     def _pace(self) -> None:
         """Wait until what was moved is no more than the rate allows."""
@@ -281,7 +290,8 @@ def show(done: Done, order: Order) -> str:
         f"{'interrupted: ' if done.interrupted else ''}{big(done.moved_bytes)} of {done.processes}"
         f" processes moved to node {order.to} in {done.seconds:.1f} s{speed}; {big(done.there_bytes)}"
         " were there already",
-        f"  {done.pieces:,} pieces, the longest call {done.longest_ms:.1f} ms",
+        f"  {done.pieces:,} pieces, {done.late} calls longer than {order.max_ms:g} ms,"
+        f" the longest {done.longest_ms:.1f} ms",
     ]
     if done.gone:
         out.append(f"  {done.gone} processes ended meanwhile")
