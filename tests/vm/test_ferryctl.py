@@ -127,7 +127,7 @@ def test_an_engine_moves_memory_and_is_watched(said: dict[str, str]) -> None:
 
 
 def test_what_is_refused_is_said(said: dict[str, str]) -> None:
-    assert _json(said["junk"])["error"].startswith("window_pages=junk: that is no value of it; it takes 0 to")
+    assert _json(said["junk"])["error"].startswith("window_pages=junk: it does not take that value; it takes")
     assert "reasons=junk: the kernel refuses that value" in _json(said["refused"])["error"]
 
 

@@ -146,7 +146,7 @@ def advise(samples: Sequence[Sample], target_us: int) -> Advice:
     )
     alike = [name for name in good[1:] if ratios[name].most >= ratios[engine].least]
     if alike:
-        why += f" {' and '.join(alike)}: no different from it by more than the rounds are."
+        why += f" {' and '.join(alike)}: the rounds differ by more than these engines do."
     return Advice(engine, why, tuple(_warnings([cell for cell in table if cell.engine == engine], target_us)))
 
 
@@ -158,7 +158,7 @@ def _no_engine(ranked: Sequence[str], ratios: dict[str, Spread], rounds: int) ->
     if best.most < 1:
         return f"Every engine is slower than Linux without one: {said}."
     if best.least <= 1:
-        return f"No engine differs from Linux without one by more than the rounds do: {said}."
+        return f"The rounds differ by more than any engine from Linux without one: {said}."
     return f"No engine gains as much as {WORTH_IT:.2f}: {said}."
 
 
@@ -171,7 +171,7 @@ def _warnings(table: Sequence[Cell], target_us: int) -> list[str]:
     ]
     said += [
         f"{cell.engine} copied {100 * cell.by_engine:.0f} % of the bytes at {cell.folio}, the CPU the"
-        " rest, as it was cheaper: what is gained there is not the engine's"
+        " rest, as it was cheaper: the engine did not make the gain there"
         for cell in table
         if cell.by_engine is not None and cell.by_engine < MOST
     ]
@@ -241,9 +241,9 @@ def report(
     return "\n".join(
         [
             *show(table),
-            *(["", "its settings: a ratio is to those that there are", *show(tried)] if tried else []),
+            *(["", "its settings: ratios are to the present ones", *show(tried)] if tried else []),
             *(f"not measured: {why}" for why in skipped.values()),
-            *([f"{left:,} pages were not moved: somebody had them"] if left else []),
+            *([f"{left:,} pages were not moved: other programs held them"] if left else []),
             "",
             f"recommended: {' '.join(f'{name}={value}' for name, value in values.items())}",
             f"  {advised.why}",

@@ -182,8 +182,8 @@ class Mover:
             self.done.not_moved["EBUSY"] += sizes[untried[0]] // PAGE
 
     def _took(self, took_ms: float, size: int) -> None:
-        """The next piece is what fits into the time at the slowest pace of the last calls, no more than twice as
-        large as this one, and no more than the rate allows in a tenth of a second.
+        """The next piece is what fits into the time at the slowest pace of the last calls; no more than twice
+        as large as this one, nor than what the rate allows in a tenth of a second.
 
         One call says little: on a busy machine a fast one is followed by one that waits for a CPU.
         """

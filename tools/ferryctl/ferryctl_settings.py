@@ -90,7 +90,7 @@ def parse(name: str, text: str) -> str:
         return text
     found = re.fullmatch(r"(0x[0-9a-f]+|\d+)(?:([KMG])(?:i?B)?)?", text.strip(), re.IGNORECASE)
     if not found or (found[2] and setting.unit != "bytes"):
-        raise Problem(f"{name}={text}: that is no value of it{range_of(name)}")
+        raise Problem(f"{name}={text}: it does not take that value{range_of(name)}")
     base = 16 if found[1].lower().startswith("0x") else 10
     return str(int(found[1], base) * UNITS[(found[2] or "").upper()])
 

@@ -16,7 +16,7 @@ CHANNELS = "sys/kernel/debug/dcbm/channels"
 CAUSES = {
     "fallback_kind": (
         "a kind of memory that is not safe to copy early: hugetlb, buffer heads, a file system's own way",
-        "nothing to do: Linux moved it; file systems on iomap (xfs) do not have it",
+        "nothing to do: Linux copied it; xfs and others on iomap have no buffer heads",
     ),
     "fallback_refs": (
         "somebody held the folio: direct I/O, pinned memory (RDMA, VFIO), or a busy page cache",

@@ -57,7 +57,7 @@ def choose(samples: Sequence[Sample], engine: str, target_us: int) -> Chosen:
     for name in better:
         longer = _longer(table, name, target_us)
         if not longer:
-            why = f"{name}: {ratios[name]} times as fast as {engine} with the settings that there are."
+            why = f"{name}: {ratios[name]} times as fast as {engine} with its present settings."
             return Chosen(candidates(engine, target_us)[name], why, tuple(hints))
         hints.append(f"{name} would be {ratios[name]} times as fast, but {longer}")
     return Chosen(hints=tuple(hints))
