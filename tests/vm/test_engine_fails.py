@@ -2,6 +2,7 @@
 """An engine ends no copy for a while: what ferryctl says before, while and after it is stuck.
 
 softdma's channels are stuck as a device's are whose firmware hangs: nothing is copied until it is let go.
+docs/engine-fails.txt keeps what one run has said.
 """
 
 from __future__ import annotations
