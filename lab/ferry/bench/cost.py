@@ -66,7 +66,7 @@ RANDOM_MOVE = (1.06, 1.015)
 RANDOM_DEMOTE = (1.02, 1.015)
 # Compaction had 8 % once, below vanilla's cost all the same.
 COMPACT_ADDS = 4.0
-# What moves depends on what is free where: 501 pages were counted once, and 7,449 in the next run. After three
+# What moves depends on what is free where: one run counted 501 pages, and the next one 7,449. After three
 # that are not counted, boots that begin otherwise differ by 0.7 %.
 COMPACT_WARMUP = 3
 CASES = (
@@ -80,7 +80,8 @@ CASES = (
     Case("promote", ("4K", "64K"), "random"),
     Case("demote", ("4K", "16K", "64K", "2M")),
     Case("demote", ("4K", "16K", "64K"), "random", gains=RANDOM_DEMOTE),
-    Case("compact", ("4K", "64K"), engine_adds=COMPACT_ADDS),
+    # Of larger folios compaction splits some, more on one kernel than on another.
+    Case("compact", ("4K",), engine_adds=COMPACT_ADDS),
     Case("move_pages", ("4K", "64K", "2M"), cpus=2),
     Case("move_pages", ("4K", "64K"), "random", cpus=2, gains=RANDOM_MOVE),
     Case("mbind", ("4K", "64K"), cpus=2),

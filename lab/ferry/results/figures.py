@@ -28,6 +28,7 @@ PROFILE = "profile --folio 4K,16K,64K,1M --engine vanilla,none,dcbm"
 TABLES = ("v5-throughput", "v5-batch", "userspace", "sensitivity")
 COMMANDS = {
     "demo": "make demo",
+    "cost": "./ferry cost --json out/cost.json",
     "no-engine": f"./ferry {NO_ENGINE} --json out/no-engine.json",
     "profile": f"./ferry {PROFILE} --json out/profile.json",
     "redis": "./ferry redis",
@@ -351,6 +352,23 @@ def _no_engine(kept: Kept) -> str:
     return f"{_origin(result)}, Linux {_release(result)}:\n\n{_table(head, rows)}"
 
 
+def _cost(kept: Kept) -> str:
+    result = kept.load("cost")
+    by_cell: dict[tuple[str, int], dict[str, Json]] = {}
+    for cost in result["costs"]:
+        by_cell.setdefault((cost["case"], cost["folio_kib"]), {})[cost["engine"]] = cost
+    rows = [
+        [
+            *(caller, _folio(kib), f"{engines['none']['vanilla']:,.0f}"),
+            *(f"{cost['instructions']:,.0f} ({cost['percent']:+.1f} %)" for cost in engines.values()),
+            f"{engines['none']['limit_percent']:+.1f} %, {engines['cpu']['limit_percent']:+.1f} %",
+        ]
+        for (caller, kib), engines in by_cell.items()
+    ]
+    head = ("caller", "folio", "vanilla", "Ferry, no engine", "`cpu` active", "limits")
+    return f"{_origin(result)}, Linux {_release(result)}, instructions per folio:\n\n{_table(head, rows)}"
+
+
 def _demo(kept: Kept) -> str:
     result = kept.load("demo")
     rows = [
@@ -409,11 +427,13 @@ def _clients(kept: Kept) -> str:
 
 
 def _steps(kept: Kept) -> str:
-    profiles = kept.load("profile")["profiles"]
+    result = kept.load("profile")
+    profiles = result["profiles"]
     vanilla = next(each for each in profiles if (each["folio_kib"], each["engine"]) == (4, "vanilla"))
     steps = sorted(vanilla["steps"].items(), key=lambda step: -step[1])
     parts = [f"{name} {count:,.0f}" for name, count in steps if count >= 1]
-    return f"Of vanilla's {vanilla['instructions']:,.0f} for a folio of 4 KiB: {', '.join(parts)}."
+    whole = f"{vanilla['instructions']:,.0f} for a folio of 4 KiB"
+    return f"{_origin(result)}, of vanilla's {whole}: {', '.join(parts)}."
 
 
 def _profile(kept: Kept) -> str:
@@ -433,6 +453,7 @@ def _profile(kept: Kept) -> str:
 BLOCKS: dict[str, Callable[[Kept], str]] = {
     "headline": _headline,
     "no-engine": _no_engine,
+    "cost": _cost,
     "demo": _demo,
     "redis": _redis,
     "clients": _clients,
