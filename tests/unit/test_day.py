@@ -3,13 +3,14 @@
 
 from __future__ import annotations
 
+import os
 import platform
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from ferry import paths
+from ferry import packages, paths, proc
 from ferry.errors import FerryError, UsageError
 from ferry.suites import day
 from ferry.vm import disk, qemu, serial
@@ -116,6 +117,48 @@ def test_complaints_are_those_of_ferrys_kernel(guest: serial.Guest) -> None:
 # --- the steps ---
 
 
+def _systemctl(monkeypatch: pytest.MonkeyPatch, folder: Path, state: str, failed: str) -> None:
+    """Stands for systemctl in the guest."""
+    (folder / "bin").mkdir(exist_ok=True)
+    fake = folder / "bin/systemctl"
+    fake.write_text(f"#!/bin/sh\ncase $1 in --failed) printf '{failed}' ;; *) echo {state} ;; esac\n")
+    fake.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{fake.parent}:{os.environ['PATH']}")
+
+
+@pytest.mark.parametrize(
+    ("failed", "allowed", "wrong"),
+    [
+        ("", "", None),
+        ("ferry.service loaded failed failed Copy engine\\n", "ferry.service", None),
+        ("ferry.service loaded failed failed Copy engine\\n", "", "where '' was to fail: ferry.service"),
+        ("", "ferry.service", "where 'ferry.service' was to fail"),
+        ("ferry.service loaded\\nssh.service loaded\\n", "ferry.service", "was to fail: ssh.service"),
+    ],
+)
+def test_a_boot_is_well_if_no_other_unit_fails(
+    build: Path, monkeypatch: pytest.MonkeyPatch, failed: str, allowed: str, wrong: str | None
+) -> None:
+    _systemctl(monkeypatch, build, "degraded" if failed else "running", failed)
+    with _guest(build) as guest:
+        guest.ready(10.0)
+        by = day.Operator(guest, lambda text: None)
+        if wrong:
+            with pytest.raises(day.Wrong, match=wrong):
+                by.booted("6.12.1", ferry=False, failed=allowed)
+        else:
+            by.booted("6.12.1", ferry=False, failed=allowed)
+
+
+def test_a_command_must_end_with_its_status(guest: serial.Guest) -> None:
+    by = day.Operator(guest, lambda text: None)
+    assert by.do("echo gone; exit 3", status=3) == "gone\n"
+    with pytest.raises(day.Wrong, match="'exit 1' ended with status 1"):
+        by.do("exit 1", status=3)
+    with pytest.raises(day.Wrong, match="ended with status 0"):
+        by.do("true", status=3)
+
+
 def _follow(
     guest: serial.Guest, monkeypatch: pytest.MonkeyPatch, *steps: str
 ) -> tuple[list[day.Outcome], str]:
@@ -179,6 +222,28 @@ def test_packages_that_were_made_are_taken(tmp_path: Path) -> None:
         day.given(tmp_path)
     with pytest.raises(UsageError, match="has 0 packages ferry-tools"):
         day.given(tmp_path / "nosuch")
+
+
+def test_an_update_is_debians_newest_kernel_and_is_fetched_once(
+    build: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = "linux-image-6.12.9+deb12-cloud-amd64"
+    fetched: list[object] = []
+
+    def fetch(command: list[str], *, cwd: Path, **_: object) -> None:
+        fetched.append(command[-1])
+        (cwd / f"{name}_6.12.9-1_amd64.deb").touch()
+
+    shown = f"Package: {day.UPDATE}\nDepends: {name} (= 6.12.9-1)\nRecommends: nothing\n"
+    monkeypatch.setattr(proc, "output", lambda command, env: shown)
+    monkeypatch.setattr(packages, "candidate", lambda package: "6.12.9-1")
+    monkeypatch.setattr(proc, "run", fetch)
+    for _ in range(2):
+        assert [path.name for path in day.update_of_debian()] == [f"{name}_6.12.9-1_amd64.deb"]
+    assert fetched == [name]
+    shown = ""
+    with pytest.raises(FerryError, match="apt-get update"):
+        day.update_of_debian()
 
 
 def test_the_kernel_has_what_the_guest_has_loaded() -> None:

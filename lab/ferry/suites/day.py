@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 """A first day with Ferry, as an operator has it: Debian 12, the packages, a reboot, a service that is moved,
-another reboot, measurements, and all of it removed again.
+another reboot, an update of Debian's kernel, measurements, and all of it removed again.
 
 Each step types what docs/operator.md says into a guest with Debian (vm/disk.py), and looks at what comes.
 A step that finds something wrong does not end the day: an operator would go on, too.
@@ -19,7 +19,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
-from ferry import files, paths, tools
+from ferry import files, packages, paths, proc, tools
 from ferry.errors import FerryError, UsageError
 from ferry.git import git
 from ferry.kernel import deb, tree
@@ -30,6 +30,8 @@ from ferry.vm.machine import Machine
 # Emulated, a boot takes one to three minutes, and packages of a kernel as long.
 BOOT_S = 900.0
 LONG_S = 1800.0
+# How ferryctl ends.
+DEGRADED, NO_FERRY = 1, 3
 SETTINGS = {"target_us": "300", "inaccessible_enabled": "1"}
 # 32 MiB of values that differ, and a digest of all.
 KEYS = 8192
@@ -42,14 +44,20 @@ DIGEST = (
     " sum = redis.sha1hex(sum .. redis.call('get', i)) end return sum\" 0"
 )
 PID = "systemctl show --property MainPID --value redis-server"
-# There and back, because it may have begun on either node.
+# There and back, because it may have begun on either node; status 4: pages that others have, too, stayed.
 MOVE = f"""ferryctl watch --interval 2 --count 60 >/run/watched 2>&1 &
 until [ -s /run/watched ]; do sleep 0.5; done
-for nodes in '0 1' '1 0' '0 1'; do migratepages $({PID}) $nodes || exit; done
+for nodes in '0 1' '1 0'; do migratepages $({PID}) $nodes || exit; done
+ferryctl move --cgroup system.slice/redis-server.service --to 1 --max-ms 20 || [ $? = 4 ] || exit
 sleep 6
 kill $!
 cat /run/watched"""
 ON_NODES = f"numastat -p $({PID})"
+
+# Debian's newest kernel of the Linux that Ferry stands on: GRUB takes it for newer than Ferry's.
+UPDATE = "linux-image-6.12-cloud-amd64"
+OF_ANOTHER_VERSION = "setting_of_another_version"
+MENU = "Advanced options for Debian GNU/Linux>Debian GNU/Linux, with Linux"
 
 # What may differ in the end, and why that is nothing of Ferry's.
 ALLOWED = {
@@ -81,10 +89,9 @@ class Operator:
     def __init__(self, guest: serial.Guest, write: Callable[[str], None]) -> None:
         self.guest, self.write = guest, write
         self.kernels: list[str] = []
-        self.digest = ""
 
-    def do(self, command: str, timeout_s: float = serial.SHORT_S, *, fails: bool = False) -> str:
-        """What a command says. Raises Wrong unless it ends as it should."""
+    def do(self, command: str, timeout_s: float = serial.SHORT_S, *, status: int = 0) -> str:
+        """What a command says. Raises Wrong unless it ends with that status."""
         self.write(
             "".join(f"{'$' if i == 0 else '>'} {line}\n" for i, line in enumerate(command.split("\n")))
         )
@@ -92,27 +99,28 @@ class Operator:
         text = on_screen(said.text)
         text = text if text.endswith("\n") or not text else f"{text}\n"
         self.write(text + (f"[exit status {said.status}]\n" if said.status else ""))
-        if bool(said.status) != fails:
+        if said.status != status:
             raise Wrong(f"'{command.splitlines()[0]}' ended with status {said.status}: {_last(text)}")
         return text
 
-    def booted(self, release: str, ferry: bool) -> None:
-        """Look at a machine that has just booted."""
+    def booted(self, release: str, ferry: bool, failed: str = "") -> None:
+        """Look at a machine that has just booted, all of whose units but one may have to be well."""
         self.kernels.append(release)
         self.write(f"[booted {release}]\n")
         if release.endswith("-ferry") != ferry:
             raise Wrong(f"it booted {release}")
         state = self.guest.run("systemctl is-system-running --wait", BOOT_S).text.strip()
         self.write(f"$ systemctl is-system-running --wait\n{state}\n")
-        if state != "running":
-            failed = self.guest.run("systemctl --failed --no-legend --plain").text
-            self.write(f"$ systemctl --failed\n{failed}")
-            raise Wrong(f"the system is {state}: {_last(failed)}")
+        said = self.guest.run("systemctl --failed --no-legend --plain").text if state != "running" else ""
+        if said:
+            self.write(f"$ systemctl --failed --no-legend --plain\n{said}")
+        if [line.split()[0] for line in said.splitlines()] != failed.split():
+            raise Wrong(f"the system is {state}, where '{failed}' was to fail: {_last(said)}")
 
-    def reboot(self, *, ferry: bool) -> None:
+    def reboot(self, *, ferry: bool, failed: str = "") -> None:
         """Into the kernel that the boot loader chooses."""
         self.write("$ systemctl reboot\n")
-        self.booted(self.guest.reboot(BOOT_S), ferry)
+        self.booted(self.guest.reboot(BOOT_S), ferry, failed)
 
     def status(self) -> dict[str, Any]:
         """Ferry's, as programs read it."""
@@ -137,9 +145,7 @@ def debian(by: Operator) -> None:
 def install(by: Operator) -> None:
     """The packages are installed"""
     by.do("apt install -y ./out/deb/ferry-tools_*.deb ./out/deb/linux-image-*.deb", LONG_S)
-    said = by.do("ferryctl status", fails=True)
-    if "is without Ferry" not in said:
-        raise Wrong(f"on Debian's kernel ferryctl says: {_last(said)}")
+    _must_say(by.do("ferryctl status", status=NO_FERRY), "is without Ferry")
 
 
 def move(by: Operator) -> None:
@@ -171,10 +177,29 @@ def remember(by: Operator) -> None:
     """After a reboot the settings are there"""
     by.reboot(ferry=True)
     by.do("systemctl is-active ferry")
-    found = by.status()
-    have = {"engine": found["active"]} | {name: found["settings"][name] for name in SETTINGS}
-    if have != {"engine": "mtcopy"} | SETTINGS:
-        raise Wrong(f"after a reboot there is {have}")
+    by.do("ferryctl check")
+    _must_have_settings(by)
+
+
+def update(by: Operator) -> None:
+    """Debian updates its kernel, and Ferry's is chosen again"""
+    ferrys = by.kernels[-1]
+    told = by.do("apt install -y ./out/update/linux-image-*.deb", LONG_S)
+    _must_say(told, "next, which is without Ferry")
+    _must_say(by.do("ferryctl check", status=DEGRADED), "next, which is without Ferry")
+    by.reboot(ferry=False, failed="ferry.service")
+    _must_say(by.do("ferryctl check", status=NO_FERRY), f"boot {ferrys}, which is installed")
+    by.do("journalctl --no-pager --output cat --unit ferry --boot")
+    by.do("cat /etc/ferry.conf")
+    by.do("sed -i s/^GRUB_DEFAULT=.*/GRUB_DEFAULT=saved/ /etc/default/grub && update-grub", LONG_S)
+    by.do(f"grub-set-default '{MENU} {ferrys}'")
+    by.do("ferryctl check --next-boot")
+    by.do(f"echo '{OF_ANOTHER_VERSION} = 1' >>/etc/ferry.conf")
+    by.reboot(ferry=True)
+    _must_say(by.do("ferryctl check", status=DEGRADED), OF_ANOTHER_VERSION)
+    by.do(f"sed -i /{OF_ANOTHER_VERSION}/d /etc/ferry.conf")
+    by.do("ferryctl check")
+    _must_have_settings(by)
 
 
 def measure(by: Operator) -> None:
@@ -191,7 +216,8 @@ def remove(by: Operator) -> None:
     """All is removed, and nothing is left"""
     by.do("ferryctl use none")
     by.do("apt purge -y ferry-tools", LONG_S)
-    by.do("apt purge -y linux-image-$(uname -r)", LONG_S)
+    by.do("sed -i s/^GRUB_DEFAULT=.*/GRUB_DEFAULT=0/ /etc/default/grub")
+    by.do("apt purge -y 'linux-image-6.12*'", LONG_S)
     by.reboot(ferry=False)
     by.do("lab/ferry/vm/guest/inventory.sh >out/after", LONG_S)
     found = left(by.do("diff out/before out/after | grep '^[<>]'; true"))
@@ -199,7 +225,7 @@ def remove(by: Operator) -> None:
         raise Wrong(f"{len(found)} things differ: {'; '.join(found)}")
 
 
-STEPS: tuple[DayStep, ...] = (debian, install, move, remember, measure, remove)
+STEPS: tuple[DayStep, ...] = (debian, install, move, remember, update, measure, remove)
 # What is left to do for a guest that is lost.
 NOT_TRIED = "not tried"
 
@@ -227,6 +253,18 @@ def left(differences: str) -> list[str]:
         for what, found in sorted(sides.items())
         if not any(fnmatch(what, pattern) for pattern in ALLOWED)
     ]
+
+
+def _must_say(said: str, words: str) -> None:
+    if words not in said:
+        raise Wrong(f"it does not say '{words}': {_last(said)}")
+
+
+def _must_have_settings(by: Operator) -> None:
+    found = by.status()
+    have = {"engine": found["active"]} | {name: found["settings"][name] for name in SETTINGS}
+    if have != {"engine": "mtcopy"} | SETTINGS:
+        raise Wrong(f"after a reboot there is {have}")
 
 
 def _last(text: str) -> str:
@@ -259,6 +297,24 @@ def kernel() -> list[Path]:
     return sorted(place.glob("linux-image-*.deb"))
 
 
+def update_of_debian() -> list[Path]:
+    """The package of Debian's kernel that UPDATE stands for; kept while it is the newest."""
+    place = paths.BUILD / "debian/update"
+    depends = proc.output(["apt-cache", "show", "--no-all-versions", UPDATE], env=packages.APT_ENV)
+    found = re.search(r"^Depends: (linux-image-\S+)", depends, re.MULTILINE)
+    if not found:
+        raise FerryError(f"apt has no package {UPDATE}: run apt-get update")
+    wanted = f"{found[1]} {packages.candidate(found[1])}"
+    with files.locked(paths.BUILD / "debian/update.lock"):
+        if files.read(place / "key") != wanted:
+            shutil.rmtree(place, ignore_errors=True)
+            place.mkdir(parents=True)
+            command = ["apt-get", "download", "-q", found[1]]
+            proc.run(command, title="fetch Debian's newest kernel", cwd=place, env=packages.APT_ENV)
+            files.write(place / "key", wanted)
+    return sorted(place.glob("linux-image-*.deb"))
+
+
 def given(folder: Path) -> list[Path]:
     """The packages that somebody has made, in a folder such as out/deb. Raises UsageError."""
     found = [sorted(folder.glob(name)) for name in ("ferry-tools_*.deb", "linux-image-*-ferry_*.deb")]
@@ -268,16 +324,17 @@ def given(folder: Path) -> list[Path]:
     return [each for here in found for each in here]
 
 
-def checkout(folder: Path, debs: Iterable[Path]) -> None:
-    """A clone of this one as its files are now, and the packages where make deb puts them."""
+def checkout(folder: Path, debs: Iterable[Path], update: Iterable[Path]) -> None:
+    """A clone of this one as its files are now, and packages: where make deb puts them, and an update."""
     git(paths.ROOT, "clone", "-q", "--no-hardlinks", str(paths.ROOT), str(folder))
     for name in git(paths.ROOT, "ls-files", "-z", "-co", "--exclude-standard").split("\0"):
         if name and (paths.ROOT / name).is_file():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(paths.ROOT / name, folder / name)
-    (folder / "out/deb").mkdir(parents=True)
-    for path in debs:
-        shutil.copy(path, folder / "out/deb")
+    for name, all_of_it in (("out/deb", debs), ("out/update", update)):
+        (folder / name).mkdir(parents=True)
+        for path in all_of_it:
+            shutil.copy(path, folder / name)
 
 
 def run(
@@ -290,7 +347,7 @@ def run(
     image, debs = disk.image(), made or [tools.build(), *kernel()]
     with tempfile.TemporaryDirectory(prefix="day-", dir=paths.BUILD) as name:
         folder = Path(name)
-        checkout(folder / "checkout", debs)
+        checkout(folder / "checkout", debs, update_of_debian())
         stick = folder / "stick.img"
         disk.stick(folder / "checkout", stick)
         shutil.rmtree(folder / "checkout")
