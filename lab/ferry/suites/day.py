@@ -217,6 +217,7 @@ def remove(by: Operator) -> None:
     by.do("ferryctl use none")
     by.do("apt purge -y ferry-tools", LONG_S)
     by.do("sed -i s/^GRUB_DEFAULT=.*/GRUB_DEFAULT=0/ /etc/default/grub")
+    by.do("grub-editenv - unset saved_entry")
     by.do("apt purge -y 'linux-image-6.12*'", LONG_S)
     by.reboot(ferry=False)
     by.do("lab/ferry/vm/guest/inventory.sh >out/after", LONG_S)
