@@ -1,33 +1,34 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * A huge folio is copied while it is mapped, and unmapped only then.
+ * A large folio is copied while it is mapped, and unmapped only then.
  *
  * Linux unmaps a folio, copies it and maps the copy: nobody can use the folio for
- * as long as the copy takes. Here the PMD that maps it is made read-only and
- * clean first. Threads go on reading. Whoever writes takes a fault, which makes
- * the PMD writable and dirty. After the copy the PMD is looked at under its lock:
- * if it is still neither, the copy is good, and the PMD is replaced by a migration
- * entry for as long as it takes to map the copy. Else the copy is void, and the
- * folio moves as Linux moves it.
+ * as long as the copy takes. Here the entries that map it, one PMD or PTEs of one
+ * page table, are made read-only and clean first. Threads go on reading. Whoever
+ * writes takes a fault, which makes an entry writable and dirty. After the copy
+ * the entries are looked at under their lock: if each is still neither, the copy
+ * is good, and they are replaced by migration entries for as long as it takes to
+ * map the copy. Else the copy is void, and the folio moves as Linux moves it.
  *
- * From the protection until the PMD is replaced this has to hold: no byte of the
- * folio is written without either a PMD that is dirty, or a reference that is still
- * there. It does, since
+ * From the protection until the entries are replaced this has to hold: no byte of
+ * the folio is written without either an entry that is dirty, or a reference that
+ * is still there. It does, since
  *
- *	- the TLB is flushed after the PMD was made read-only, and before the copy;
- *	- whoever makes it writable makes it dirty: by a fault, or it is dirty
+ *	- the TLB is flushed after the entries were made read-only, and before the
+ *	  copy;
+ *	- whoever makes one writable makes it dirty: by a fault, or it is dirty
  *	  already, see migrate_needs_fault();
  *	- nobody makes it clean without the folio lock. MADV_FREE does not even
- *	  try while it is locked and dirty, so it is marked dirty;
- *	- GUP-fast takes its reference before it looks at the PMD again: so either
- *	  it sees that the PMD is not writable, or the reference is seen here;
+ *	  try while the folio is locked and dirty, so it is marked dirty;
+ *	- GUP-fast takes its reference before it looks at the entry again: so
+ *	  either it sees that it is not writable, or the reference is seen here;
  *	- secondary MMUs hear of the protection, and map what is writable only if
- *	  the PMD is;
- *	- the page is exclusive before and after. So nobody has forked meanwhile,
- *	  and no other entry maps it; only who has the folio lock can make a page
+ *	  the entry is;
+ *	- the pages are exclusive before and after. So nobody has forked meanwhile,
+ *	  and no other entry maps one; only who has the folio lock can make a page
  *	  exclusive again.
  *
- * The architecture has to keep the dirty bit in the PMD, and a PMD that is
+ * The architecture has to keep the dirty bit in the entry, and one that is
  * read-only must never become dirty by a write: x86 does so but for shadow
  * stacks, which are refused.
  */
@@ -43,12 +44,11 @@
 #include <linux/vmstat.h>
 
 #include "internal.h"
+#include "migrate_bulk/migrate_bulk.h"
 #include "migrate_mapped.h"
+#include "migrate_runs.h"
 
-/* What a folio has that its caller isolated, and that one PMD maps */
-#define EXPECTED_REFS	2
-
-static DEFINE_STATIC_KEY_TRUE(migrate_mapped_key);
+DEFINE_STATIC_KEY_TRUE(migrate_mapped_key);
 
 static struct ctl_table mapped_sysctls[] = {
 	{
@@ -66,6 +66,8 @@ static int __init migrate_mapped_init(void)
 	return 0;
 }
 subsys_initcall(migrate_mapped_init);
+
+/* --- by a PMD --- */
 
 /**
  * struct mapped_walk - one step, at the PMD that maps a folio
@@ -109,10 +111,10 @@ static bool is_temporary_stack(struct vm_area_struct *vma, void *arg)
 	return vma_is_temporary_stack(vma);
 }
 
-static bool mapped_step(struct folio *folio,
-			bool (*step)(struct page_vma_mapped_walk *pvmw,
-				     struct folio *folio),
-			enum mmu_notifier_event event)
+static bool pmd_step(struct folio *folio,
+		     bool (*step)(struct page_vma_mapped_walk *pvmw,
+				  struct folio *folio),
+		     enum mmu_notifier_event event)
 {
 	struct mapped_walk walk = { .step = step, .event = event };
 	struct rmap_walk_control rwc = {
@@ -190,38 +192,158 @@ static bool unmap_clean_pmd(struct page_vma_mapped_walk *pvmw,
 	return true;
 }
 
-static bool release_pmd(struct page_vma_mapped_walk *pvmw, struct folio *folio)
+/* --- by PTEs --- */
+
+#ifdef CONFIG_MIGRATE_RANGES
+static bool pte_may_write(struct vm_area_struct *vma, pte_t pte)
+{
+	return (vma->vm_flags & VM_WRITE) && !pte_protnone(pte) &&
+	       !pte_needs_soft_dirty_wp(vma, pte) &&
+	       !userfaultfd_pte_wp(vma, pte);
+}
+
+static bool protect_ptes(struct vm_area_struct *vma, unsigned long addr,
+			 pte_t *ptep, struct folio *folio, pte_t *pte)
+{
+	unsigned int nr = folio_nr_pages(folio);
+
+	/* See protect_pmd() */
+	if (!PageAnonExclusive(&folio->page) ||
+	    (vma->vm_flags & VM_SHADOW_STACK) || vma_soft_dirty_enabled(vma) ||
+	    !migrate_is_whole(ptep, folio))
+		return false;
+	/* What is to be flushed, dirty or not: here what a TLB has is not known */
+	*pte = pte_mkdirty(ptep_get(ptep));
+	folio_mark_dirty(folio);
+	flush_cache_range(vma, addr, addr + nr * PAGE_SIZE);
+	for (; nr; nr--, ptep++, addr += PAGE_SIZE) {
+		/* An atomic exchange, for the dirty bit and for GUP-fast */
+		pte_t old = ptep_get_and_clear(vma->vm_mm, addr, ptep);
+
+		set_pte_at(vma->vm_mm, addr, ptep,
+			   pte_mkclean(pte_wrprotect(old)));
+	}
+	return true;
+}
+
+static bool unmap_clean_ptes(struct vm_area_struct *vma, unsigned long addr,
+			     pte_t *ptep, struct folio *folio, pte_t *pte)
+{
+	/* As for a PMD: nobody can write between the look and the replacement */
+	return migrate_unmap_clean(vma, addr, ptep, folio,
+				   pte_may_write(vma, ptep_get(ptep)), pte);
+}
+
+static void release_pte(struct page_vma_mapped_walk *pvmw, struct folio *folio)
+{
+	struct vm_area_struct *vma = pvmw->vma;
+	pte_t pte = ptep_get(pvmw->pte);
+
+	if (!pte_present(pte) || pte_write(pte) || !pte_may_write(vma, pte) ||
+	    !PageAnonExclusive(pfn_to_page(pte_pfn(pte))))
+		return;
+	set_pte_at(vma->vm_mm, pvmw->address, pvmw->pte, pte_mkwrite(pte, vma));
+	update_mmu_cache(vma, pvmw->address, pvmw->pte);
+}
+
+/**
+ * migrate_protect_range() - protect folios, as migrate_protect() does
+ * @folios: as for migrate_range_each()
+ * @nr: how many
+ *
+ * The flush of the TLB is noted only: it has to be done before anything is copied,
+ * see try_to_unmap_flush().
+ *
+ * Return: how many of the first folios are protected.
+ */
+unsigned int migrate_protect_range(struct folio **folios, unsigned int nr)
+{
+	return migrate_range_each(folios, nr, protect_ptes,
+				  MMU_NOTIFY_PROTECTION_PAGE);
+}
+
+/**
+ * migrate_unmap_protected_range() - unmap folios that were copied
+ * @folios: protected, and copied after migrate_protected_alone() said that they may
+ *	be
+ * @nr: how many
+ *
+ * The flush is noted only, as by migrate_protect_range().
+ *
+ * Return: how many of the first are unmapped, and their copies good. That of the next
+ * one is probably void: it is still protected, see migrate_unmap_protected().
+ */
+unsigned int migrate_unmap_protected_range(struct folio **folios,
+					   unsigned int nr)
+{
+	nr = migrate_range_each(folios, nr, unmap_clean_ptes, MMU_NOTIFY_CLEAR);
+	count_vm_events(PGMIGRATE_MAPPED, nr);
+	return nr;
+}
+
+static bool is_simple(struct folio *folio)
+{
+	return migrate_range_is_simple(folio);
+}
+#else
+static void release_pte(struct page_vma_mapped_walk *pvmw, struct folio *folio)
+{
+}
+
+static bool is_simple(struct folio *folio)
+{
+	return false;
+}
+#endif
+
+/* --- by either --- */
+
+static void release_pmd(struct page_vma_mapped_walk *pvmw, struct folio *folio)
 {
 	struct vm_area_struct *vma = pvmw->vma;
 	pmd_t pmd = *pvmw->pmd;
 
-	if (pmd_write(pmd) || !pmd_may_write(vma, pmd) ||
+	if (!pmd_present(pmd) || pmd_write(pmd) || !pmd_may_write(vma, pmd) ||
 	    !PageAnonExclusive(&folio->page))
-		return false;
-	/* A TLB that has less takes a fault, and finds that it may */
+		return;
 	set_pmd_at(vma->vm_mm, pvmw->address, pvmw->pmd, pmd_mkwrite(pmd, vma));
 	update_mmu_cache_pmd(vma, pvmw->address, pvmw->pmd);
+}
+
+static bool release_one(struct folio *folio, struct vm_area_struct *vma,
+			unsigned long addr, void *arg)
+{
+	DEFINE_FOLIO_VMA_WALK(pvmw, folio, vma, addr, 0);
+
+	while (page_vma_mapped_walk(&pvmw)) {
+		/* A TLB that has less takes a fault, and finds that it may */
+		if (pvmw.pte)
+			release_pte(&pvmw, folio);
+		else
+			release_pmd(&pvmw, folio);
+	}
 	return true;
 }
 
-/**
- * migrate_mapped_fits() - is a folio worth a look by migrate_protect()?
- * @folio: isolated by the caller, perhaps not locked
- *
- * Return: false if it is of a kind that is never copied while it is mapped.
- */
-bool migrate_mapped_fits(struct folio *folio)
+/* Nobody shall take a fault because of the protection that ends */
+static void release(struct folio *folio)
 {
-	return static_branch_likely(&migrate_mapped_key) &&
-	       folio_test_pmd_mappable(folio) && folio_test_anon(folio) &&
-	       !folio_test_hugetlb(folio);
+	struct rmap_walk_control rwc = {
+		.rmap_one = release_one,
+		.anon_lock = folio_lock_anon_vma_read,
+		.invalid_vma = is_temporary_stack,
+	};
+
+	rmap_walk(folio, &rwc);
 }
 
 /**
- * migrate_protect() - let nobody write to a huge folio unnoticed
+ * migrate_protect() - let nobody write to a large folio unnoticed
  * @folio: locked, and isolated by the caller
  *
- * May sleep. Until migrate_unmap_protected() returns the folio stays locked.
+ * May sleep. Until migrate_unmap_protected() returns the folio stays locked. The flush
+ * of the TLB may have been noted only: it has to be done before the folio is copied,
+ * see try_to_unmap_flush().
  *
  * Return: true if it can be copied while it is mapped; else nothing was done.
  */
@@ -231,6 +353,8 @@ bool migrate_protect(struct folio *folio)
 
 	if (!migrate_mapped_fits(folio))
 		return false;
+	if (!folio_test_pmd_mappable(folio))
+		return is_simple(folio) && migrate_protect_range(&folio, 1);
 	if (folio_test_ksm(folio) || folio_is_zone_device(folio) ||
 	    folio_test_swapcache(folio) || !folio_test_swapbacked(folio) ||
 	    folio_test_has_hwpoisoned(folio))
@@ -239,7 +363,7 @@ bool migrate_protect(struct folio *folio)
 	if (folio_mapcount(folio) != 1 || !folio_entire_mapcount(folio) ||
 	    !migrate_protected_alone(folio))
 		return false;
-	return mapped_step(folio, protect_pmd, MMU_NOTIFY_PROTECTION_PAGE);
+	return pmd_step(folio, protect_pmd, MMU_NOTIFY_PROTECTION_PAGE);
 }
 
 /**
@@ -248,16 +372,18 @@ bool migrate_protect(struct folio *folio)
  *	others since, forked, or split into PTEs
  *
  * Whoever got a reference before the protection may write through it. The
- * references are compared with what they were then, not with how often the folio
- * is mapped now: that could hide one behind a fork. If the folio has been unmapped
- * instead, the count may hide one: but then migrate_unmap_protected() does not
- * find it.
+ * references are compared with what they were then, that of the isolation and one
+ * for each entry, not with how often the folio is mapped now: that could hide one
+ * behind a fork. If the folio has been unmapped instead, the count may hide one: but
+ * then migrate_unmap_protected() does not find it.
  *
  * Return: false if somebody has a reference to it who may write.
  */
 bool migrate_protected_alone(struct folio *folio)
 {
-	return folio_ref_count(folio) == EXPECTED_REFS;
+	int nr = folio_test_pmd_mappable(folio) ? 1 : folio_nr_pages(folio);
+
+	return folio_ref_count(folio) == 1 + nr;
 }
 
 /**
@@ -280,18 +406,23 @@ int migrate_copy_protected(struct folio *dst, struct folio *src)
  * @folio: as for migrate_protected_alone(); its protection ends here
  * @copied: whether it was copied, after migrate_protected_alone() said that it may
  *
- * May sleep. What is not unmapped is as writable as it was before.
+ * May sleep. What is not unmapped is as writable as it was before. If it is unmapped
+ * the flush of the TLB may have been noted only.
  *
  * Return: true if @folio is unmapped as by try_to_migrate(), and its copy is good;
  * false if it is still mapped, and its copy void.
  */
 bool migrate_unmap_protected(struct folio *folio, bool copied)
 {
-	if (copied && mapped_step(folio, unmap_clean_pmd, MMU_NOTIFY_CLEAR)) {
+	if (copied && !folio_test_pmd_mappable(folio) &&
+	    migrate_unmap_protected_range(&folio, 1))
+		return true;
+	if (copied && folio_test_pmd_mappable(folio) &&
+	    pmd_step(folio, unmap_clean_pmd, MMU_NOTIFY_CLEAR)) {
 		count_vm_event(PGMIGRATE_MAPPED);
 		return true;
 	}
-	mapped_step(folio, release_pmd, MMU_NOTIFY_PROTECTION_PAGE);
+	release(folio);
 	if (copied)
 		count_vm_event(PGMIGRATE_VOID);
 	return false;

@@ -7,14 +7,27 @@
 #define _MM_MIGRATE_MAPPED_H
 
 #include <linux/errno.h>
-#include <linux/mm_types.h>
+#include <linux/jump_label.h>
+#include <linux/mm.h>
 
 #ifdef CONFIG_MIGRATE_MAPPED
-bool migrate_mapped_fits(struct folio *folio);
+DECLARE_STATIC_KEY_TRUE(migrate_mapped_key);
+
 bool migrate_protect(struct folio *folio);
+unsigned int migrate_protect_range(struct folio **folios, unsigned int nr);
 bool migrate_protected_alone(struct folio *folio);
 int migrate_copy_protected(struct folio *dst, struct folio *src);
 bool migrate_unmap_protected(struct folio *folio, bool copied);
+unsigned int migrate_unmap_protected_range(struct folio **folios,
+					   unsigned int nr);
+
+/* Is a folio, perhaps not locked, of a kind that is copied while it is mapped? */
+static inline bool migrate_mapped_fits(struct folio *folio)
+{
+	return folio_test_large(folio) &&
+	       static_branch_likely(&migrate_mapped_key) &&
+	       folio_test_anon(folio) && !folio_test_hugetlb(folio);
+}
 #else
 static inline bool migrate_mapped_fits(struct folio *folio)
 {
@@ -24,6 +37,12 @@ static inline bool migrate_mapped_fits(struct folio *folio)
 static inline bool migrate_protect(struct folio *folio)
 {
 	return false;
+}
+
+static inline unsigned int migrate_protect_range(struct folio **folios,
+						 unsigned int nr)
+{
+	return 0;
 }
 
 static inline bool migrate_protected_alone(struct folio *folio)
@@ -39,6 +58,12 @@ static inline int migrate_copy_protected(struct folio *dst, struct folio *src)
 static inline bool migrate_unmap_protected(struct folio *folio, bool copied)
 {
 	return false;
+}
+
+static inline unsigned int
+migrate_unmap_protected_range(struct folio **folios, unsigned int nr)
+{
+	return 0;
 }
 #endif /* CONFIG_MIGRATE_MAPPED */
 

@@ -90,15 +90,22 @@ static unsigned int run_of_ptes(struct page_vma_mapped_walk *pvmw,
 	return nr > 1 ? alike_ptes(pvmw->pte, nr) : nr;
 }
 
+/* How a migration entry says who may write to its page */
+struct entry_rights {
+	bool exclusive;		/* nobody else maps the page */
+	bool writable;		/* a fault would do no more than make the PTE writable */
+};
+
 /* The migration entry for @page, which @pte maps */
-static swp_entry_t migration_entry(struct page *page, pte_t pte, bool exclusive)
+static swp_entry_t migration_entry(struct page *page, pte_t pte,
+				   struct entry_rights rights)
 {
 	unsigned long pfn = page_to_pfn(page);
 	swp_entry_t entry;
 
-	if (pte_write(pte))
+	if (pte_write(pte) || rights.writable)
 		entry = make_writable_migration_entry(pfn);
-	else if (exclusive)
+	else if (rights.exclusive)
 		entry = make_readable_exclusive_migration_entry(pfn);
 	else
 		entry = make_readable_migration_entry(pfn);
@@ -128,16 +135,33 @@ static swp_entry_t next_entry(swp_entry_t entry)
 }
 
 /*
+ * A PTE holds the offset of an entry, or its complement, in a field of its own. So
+ * within a folio the PTEs of next entries differ by the same number: to add it is
+ * much cheaper than to encode each.
+ */
+static u64 entry_step(swp_entry_t entry)
+{
+	return pte_val(swp_entry_to_pte(next_entry(entry))) -
+	       pte_val(swp_entry_to_pte(entry));
+}
+
+static pte_t pte_add(pte_t pte, u64 step)
+{
+	return __pte(pte_val(pte) + step);
+}
+
+/*
  * Put migration entries where the PTEs of a run are. Returns the first of these
  * PTEs, young if any of them was young and dirty if any was dirty.
  */
 static pte_t replace_run(struct mm_struct *mm, unsigned long addr, pte_t *ptep,
-			 struct page *page, unsigned int nr, bool exclusive)
+			 struct page *page, unsigned int nr,
+			 struct entry_rights rights)
 {
 	unsigned int order = compound_order(compound_head(page)), hint, i;
 	pte_t first = ptep_get(ptep), pte = first, old, swp_pte;
 	bool soft_dirty = pte_soft_dirty(first), uffd_wp = pte_uffd_wp(first);
-	swp_entry_t entry = migration_entry(page, pte, exclusive);
+	swp_entry_t entry = migration_entry(page, pte, rights);
 	bool young = false, dirty = false;
 
 	for (; nr; nr -= hint) {
@@ -145,7 +169,7 @@ static pte_t replace_run(struct mm_struct *mm, unsigned long addr, pte_t *ptep,
 		hint = min(pte_batch_hint(ptep, ptep_get(ptep)), nr);
 		old = get_and_clear_full_ptes(mm, addr, ptep, hint, 0);
 		if (!pte_same(old, pte))
-			entry = migration_entry(page, old, exclusive);
+			entry = migration_entry(page, old, rights);
 		young |= pte_young(old);
 		dirty |= pte_dirty(old);
 		pte = pte_advance_pfn(old, hint);
@@ -169,15 +193,49 @@ static pte_t replace_run(struct mm_struct *mm, unsigned long addr, pte_t *ptep,
 }
 
 /*
- * Unmap a run. Return: false if it is mapped as it was, else *@pte says of all
- * whether they are accessible, and dirty if one was.
+ * As replace_run(), for PTEs that differ in nothing, and that the hardware does not
+ * change but for making them young: so none has to be cleared first.
  */
-static bool unmap_run(struct vm_area_struct *vma, unsigned long addr,
-		      pte_t *ptep, struct folio *folio, struct page *page,
-		      unsigned int nr, pte_t *pte)
+static pte_t replace_same(struct mm_struct *mm, unsigned long addr, pte_t *ptep,
+			  struct page *page, unsigned int nr,
+			  struct entry_rights rights)
+{
+	unsigned int order = compound_order(compound_head(page));
+	pte_t first = ptep_get(ptep), swp_pte;
+	swp_entry_t entry = migration_entry(page, first, rights);
+	u64 step = entry_step(entry);
+
+	swp_pte = migration_pte(entry, pte_soft_dirty(first),
+				pte_uffd_wp(first));
+	for (; nr; nr--, ptep++, addr += PAGE_SIZE) {
+		set_pte_at(mm, addr, ptep, swp_pte);
+		trace_set_migration_pte(addr, pte_val(swp_pte), order);
+		swp_pte = pte_add(swp_pte, step);
+	}
+	return first;
+}
+
+/* How a run is unmapped */
+struct unmap_way {
+	bool same;		/* replace_same() can be used */
+	bool writable;		/* as in struct entry_rights */
+};
+
+/*
+ * Unmap a run. Return: false if it is mapped as it was, else *@pte says of all
+ * whether they are accessible, and dirty if one was. Inlined, since small folios are
+ * runs, too.
+ */
+static __always_inline bool
+unmap_run(struct vm_area_struct *vma, unsigned long addr, pte_t *ptep,
+	  struct folio *folio, struct page *page, unsigned int nr,
+	  struct unmap_way way, pte_t *pte)
 {
 	bool anon = folio_test_anon(folio);
 	bool exclusive = anon && PageAnonExclusive(page);
+	struct entry_rights rights = {
+		.exclusive = exclusive, .writable = way.writable,
+	};
 
 	VM_WARN_ON_FOLIO(pte_write(ptep_get(ptep)) && anon && !exclusive, folio);
 
@@ -187,7 +245,9 @@ static bool unmap_run(struct vm_area_struct *vma, unsigned long addr,
 	 * there before the pages stop being exclusive, and before the flush.
 	 */
 	flush_cache_range(vma, addr, addr + nr * PAGE_SIZE);
-	*pte = replace_run(vma->vm_mm, addr, ptep, page, nr, exclusive);
+	*pte = way.same ?
+	       replace_same(vma->vm_mm, addr, ptep, page, nr, rights) :
+	       replace_run(vma->vm_mm, addr, ptep, page, nr, rights);
 
 	/* See folio_try_share_anon_rmap_ptes(): clear the PTEs first */
 	if (exclusive && folio_try_share_anon_rmap_ptes(folio, page, nr)) {
@@ -235,7 +295,8 @@ bool migrate_unmap_run(struct page_vma_mapped_walk *pvmw, struct folio *folio,
 	if (nr < 2)
 		return false;
 
-	if (!unmap_run(pvmw->vma, start, pvmw->pte, folio, page, nr, &pte))
+	if (!unmap_run(pvmw->vma, start, pvmw->pte, folio, page, nr,
+		       (struct unmap_way) { }, &pte))
 		return false;
 	if (pte_accessible(pvmw->vma->vm_mm, pte))
 		migrate_flush_run(pvmw->vma, start, start + nr * PAGE_SIZE,
@@ -245,11 +306,28 @@ bool migrate_unmap_run(struct page_vma_mapped_walk *pvmw, struct folio *folio,
 }
 
 /**
+ * migrate_is_whole - is a folio one run?
+ * @ptep: the PTE for its first page; their table is locked and has all
+ * @folio: an anonymous folio; may be small
+ *
+ * Return: true if so.
+ */
+bool migrate_is_whole(pte_t *ptep, struct folio *folio)
+{
+	unsigned int nr = folio_nr_pages(folio);
+	pte_t first = ptep_get(ptep);
+
+	return pte_present(first) && pte_pfn(first) == folio_pfn(folio) &&
+	       alike_pages(&folio->page, nr, true) == nr &&
+	       alike_ptes(ptep, nr) == nr;
+}
+
+/**
  * migrate_unmap_whole - replace the PTEs of a folio that is one run
  * @vma: where all PTEs are that map the folio
  * @addr: of its first page
- * @ptep: the first PTE; their table is locked and has all
- * @folio: an anonymous folio; may be small
+ * @ptep: as for migrate_is_whole()
+ * @folio: as for migrate_is_whole()
  * @pte: set to an entry that says whether all of them are accessible, and is dirty
  *	 if one was
  *
@@ -258,14 +336,59 @@ bool migrate_unmap_run(struct page_vma_mapped_walk *pvmw, struct folio *folio,
 bool migrate_unmap_whole(struct vm_area_struct *vma, unsigned long addr,
 			 pte_t *ptep, struct folio *folio, pte_t *pte)
 {
-	unsigned int nr = folio_nr_pages(folio);
-	pte_t first = ptep_get(ptep);
+	return migrate_is_whole(ptep, folio) &&
+	       unmap_run(vma, addr, ptep, folio, &folio->page,
+			 folio_nr_pages(folio), (struct unmap_way) { }, pte);
+}
 
-	if (!pte_present(first) || pte_pfn(first) != folio_pfn(folio) ||
-	    alike_pages(&folio->page, nr, true) < nr ||
-	    alike_ptes(ptep, nr) < nr)
+/*
+ * Are the PTEs of a folio alike, and neither writable nor dirty? @same: they are also
+ * equally young.
+ */
+static bool are_clean(pte_t *ptep, struct folio *folio, bool *same)
+{
+	pte_t expected = ptep_get(ptep), pte;
+	unsigned int nr = folio_nr_pages(folio);
+
+	if (!pte_present(expected) || pte_pfn(expected) != folio_pfn(folio) ||
+	    pte_write(expected) || pte_dirty(expected))
 		return false;
-	return unmap_run(vma, addr, ptep, folio, &folio->page, nr, pte);
+	*same = true;
+	while (--nr) {
+		expected = pte_next_pfn(expected);
+		pte = ptep_get(++ptep);
+		if (pte_same(pte, expected))
+			continue;
+		if (!pte_same(pte_mkold(pte), pte_mkold(expected)))
+			return false;
+		*same = false;
+	}
+	return true;
+}
+
+/**
+ * migrate_unmap_clean - replace the PTEs of a folio that nobody has written to
+ * @vma: as for migrate_unmap_whole()
+ * @addr: as for migrate_unmap_whole()
+ * @ptep: as for migrate_unmap_whole()
+ * @folio: as for migrate_unmap_whole(), and each page was exclusive
+ * @writable: the PTEs shall be writable when they are restored
+ * @pte: as for migrate_unmap_whole()
+ *
+ * Return: false if nothing was changed: a PTE is writable or dirty, or a page is
+ * exclusive no more.
+ */
+bool migrate_unmap_clean(struct vm_area_struct *vma, unsigned long addr,
+			 pte_t *ptep, struct folio *folio, bool writable,
+			 pte_t *pte)
+{
+	unsigned int nr = folio_nr_pages(folio);
+	struct unmap_way way = { .writable = writable };
+
+	return are_clean(ptep, folio, &way.same) &&
+	       PageAnonExclusive(&folio->page) &&
+	       alike_pages(&folio->page, nr, true) == nr &&
+	       unmap_run(vma, addr, ptep, folio, &folio->page, nr, way, pte);
 }
 
 /*
@@ -274,26 +397,33 @@ bool migrate_unmap_whole(struct vm_area_struct *vma, unsigned long addr,
  */
 static unsigned int alike_entries(pte_t *ptep, unsigned int max, bool *same)
 {
-	pte_t pte = ptep_get(ptep);
-	bool soft_dirty = pte_swp_soft_dirty(pte), uffd_wp = pte_swp_uffd_wp(pte);
-	swp_entry_t entry = pte_to_swp_entry(pte), found;
+	pte_t expected = ptep_get(ptep), pte;
+	swp_entry_t entry, found;
+	bool soft_dirty, uffd_wp;
 	unsigned int nr;
+	u64 step;
 
 	*same = true;
+	if (max == 1)
+		return 1;
+	soft_dirty = pte_swp_soft_dirty(expected);
+	uffd_wp = pte_swp_uffd_wp(expected);
+	step = entry_step(pte_to_swp_entry(expected));
 	for (nr = 1; nr < max; nr++) {
-		entry = next_entry(entry);
+		expected = pte_add(expected, step);
 		pte = ptep_get(ptep + nr);
-		if (pte_same(pte, migration_pte(entry, soft_dirty, uffd_wp)))
+		if (pte_same(pte, expected))
 			continue;
 		if (!is_swap_pte(pte))
 			break;
+		entry = pte_to_swp_entry(expected);
 		found = pte_to_swp_entry(pte);
 		if (swp_type(found) != swp_type(entry) ||
 		    swp_offset_pfn(found) != swp_offset_pfn(entry) ||
 		    pte_swp_soft_dirty(pte) != soft_dirty ||
 		    pte_swp_uffd_wp(pte) != uffd_wp)
 			break;
-		entry = found;
+		expected = pte;
 		*same = false;
 	}
 	return nr;

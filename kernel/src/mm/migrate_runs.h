@@ -8,8 +8,12 @@
 
 #include <linux/mm_types.h>
 
+bool migrate_is_whole(pte_t *ptep, struct folio *folio);
 bool migrate_unmap_whole(struct vm_area_struct *vma, unsigned long addr,
 			 pte_t *ptep, struct folio *folio, pte_t *pte);
+bool migrate_unmap_clean(struct vm_area_struct *vma, unsigned long addr,
+			 pte_t *ptep, struct folio *folio, bool writable,
+			 pte_t *pte);
 bool migrate_restore_whole(struct vm_area_struct *vma, unsigned long addr,
 			   pte_t *ptep, struct folio *src, struct folio *dst);
 

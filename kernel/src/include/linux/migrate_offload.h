@@ -25,8 +25,8 @@ struct module;
  * @src: where from; locked, free of extra references, and unmapped, or mapped
  *	such that nobody can write to it unnoticed. It is only read
  * @dst: where to; locked and of the same size, seen by nobody else
- * @stripe_bytes: cut the folio into parts of at least this many bytes;
- *	a multiple of PAGE_SIZE
+ * @stripe_bytes: cut the folio into parts of at least this many bytes; smaller
+ *	folios may share a part of as many. A multiple of PAGE_SIZE
  * @call: what begin_call() has returned
  * @node: for the migrator's own queue
  * @cursor: for the migrator: bytes handed to a worker so far; 0 at submit()

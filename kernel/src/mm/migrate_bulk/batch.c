@@ -10,6 +10,7 @@
 #include <linux/sched.h>
 
 #include "../internal.h"
+#include "../migrate_mapped.h"
 #include "migrate_bulk.h"
 
 /**
@@ -59,6 +60,63 @@ void migrate_settle_later(struct migrate_sources *sources, struct folio *src,
 		migrate_settle(sources);
 }
 
+/* Return: how many of the first that fit with each other are locked now */
+static unsigned int lock_folios(struct folio **srcs, struct folio **dsts,
+				unsigned int nr)
+{
+	unsigned int i;
+
+	for (i = 0; i < nr; i++) {
+		if (!migrate_range_fits(srcs[0], srcs[i]) ||
+		    !folio_trylock(srcs[i]))
+			break;
+		if (!folio_trylock(dsts[i])) {
+			folio_unlock(srcs[i]);
+			break;
+		}
+	}
+	return i;
+}
+
+static void unlock_folios(struct folio **srcs, struct folio **dsts,
+			  unsigned int first, unsigned int end)
+{
+	for (; first < end; first++) {
+		folio_unlock(dsts[first]);
+		folio_unlock(srcs[first]);
+	}
+}
+
+/**
+ * migrate_folios_protect() - protect folios together
+ * @srcs: isolated folios
+ * @dsts: what each is to move to
+ * @nr: how many
+ *
+ * Waits for no lock that others may hold for long.
+ *
+ * Return: how many of the first are protected, as by migrate_folio_unmap(): none that
+ * a PMD maps. Nothing has been done to the others.
+ */
+unsigned int migrate_folios_protect(struct folio **srcs, struct folio **dsts,
+				    unsigned int nr)
+{
+	unsigned int i, locked, done;
+
+	for (i = 0; i < nr; i++)
+		if (!migrate_mapped_fits(srcs[i]) ||
+		    folio_test_pmd_mappable(srcs[i]))
+			break;
+	locked = lock_folios(srcs, dsts, i);
+	done = locked ? migrate_protect_range(srcs, locked) : 0;
+	/* They are mapped, so others may unmap them at any moment */
+	for (i = 0; i < done; i++)
+		migrate_folio_record_protected(dsts[i],
+					       folio_get_anon_vma(srcs[i]));
+	unlock_folios(srcs, dsts, done, locked);
+	return done;
+}
+
 /**
  * migrate_folios_unmap() - unmap folios together
  * @srcs: isolated folios
@@ -74,25 +132,64 @@ void migrate_settle_later(struct migrate_sources *sources, struct folio *src,
 unsigned int migrate_folios_unmap(struct folio **srcs, struct folio **dsts,
 				  unsigned int nr)
 {
-	unsigned int i, locked, done;
+	unsigned int i, locked = lock_folios(srcs, dsts, nr), done;
 
-	for (locked = 0; locked < nr; locked++) {
-		if (!migrate_range_fits(srcs[0], srcs[locked]) ||
-		    !folio_trylock(srcs[locked]))
-			break;
-		if (!folio_trylock(dsts[locked])) {
-			folio_unlock(srcs[locked]);
-			break;
-		}
-	}
 	done = locked > 1 ? migrate_range_unmap(srcs, locked) : 0;
 	for (i = 0; i < done; i++)
 		migrate_folio_record_range(dsts[i], folio_anon_vma(srcs[i]));
-	for (; i < locked; i++) {
-		folio_unlock(dsts[i]);
-		folio_unlock(srcs[i]);
-	}
+	unlock_folios(srcs, dsts, done, locked);
 	return done;
+}
+
+/**
+ * migrate_folios_unmap_copied() - unmap protected folios together, flush the TLB
+ * @srcs: folios that migrate_folios_protect() has protected, and that are copied
+ * @dsts: their copies
+ * @nr: how many
+ *
+ * Return: how many of the first can be moved now, and need no copy. The next one, whose
+ * copy is probably void, and those after it are still protected.
+ */
+unsigned int migrate_folios_unmap_copied(struct folio **srcs,
+					 struct folio **dsts, unsigned int nr)
+{
+	unsigned int i, done = migrate_unmap_protected_range(srcs, nr);
+
+	if (done)
+		try_to_unmap_flush();
+	for (i = 0; i < done; i++)
+		migrate_folio_record_copied(dsts[i]);
+	return done;
+}
+
+/**
+ * migrate_copy_range() - copy protected folios by this CPU, then unmap them together
+ * @src: the first one, if it is protected and mapped by PTEs
+ * @dst: where it is to move to
+ * @srcs: the list of @src and of those that come next; their destinations are on
+ *	another one, in the same order
+ *
+ * What it leaves as it was, migrate_folio_move() deals with.
+ */
+void migrate_copy_range(struct folio *src, struct folio *dst,
+			struct list_head *srcs)
+{
+	struct folio *from[MIGRATE_RANGE], *to[MIGRATE_RANGE];
+	unsigned int nr = 0, pages = 0;
+
+	list_for_each_entry_from(src, srcs, lru) {
+		if (nr == MIGRATE_RANGE || pages >= MIGRATE_RANGE_PAGES ||
+		    folio_test_pmd_mappable(src) ||
+		    !migrate_folio_is_protected(dst) ||
+		    migrate_copy_protected(dst, src))
+			break;
+		pages += folio_nr_pages(src);
+		from[nr] = src;
+		to[nr++] = dst;
+		dst = list_next_entry(dst, lru);
+	}
+	if (nr)
+		migrate_folios_unmap_copied(from, to, nr);
 }
 
 static void put_dsts(struct folio **dsts, unsigned int nr,
@@ -117,8 +214,11 @@ static void unmap_range(struct folio **srcs, struct folio **dsts,
 	unsigned int i, first = 0, end;
 
 	for (; first < nr; first = end) {
-		end = first + migrate_folios_unmap(srcs + first, dsts + first,
-						   nr - first);
+		end = first + migrate_folios_protect(srcs + first, dsts + first,
+						     nr - first);
+		if (end == first)
+			end += migrate_folios_unmap(srcs + first, dsts + first,
+						    nr - first);
 		/* What the first ones are not, the others hardly are */
 		if (end == first)
 			break;

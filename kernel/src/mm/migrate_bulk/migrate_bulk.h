@@ -11,6 +11,7 @@
 #include <linux/jump_label.h>
 #include <linux/migrate.h>
 #include <linux/mm_inline.h>
+#include <linux/mmu_notifier.h>
 #include <linux/nodemask.h>
 #include <linux/pagevec.h>
 #include <linux/swap.h>
@@ -65,8 +66,21 @@ void migrate_folio_end(struct folio *src, struct folio *dst,
 
 DECLARE_STATIC_KEY_TRUE(migrate_ranges_key);
 
+/*
+ * Done to the PTEs of a folio under the lock of their table, which has all of them.
+ * @pte is set to one that says whether all of them were accessible, and is dirty if
+ * one was. Return: false if nothing was done.
+ */
+typedef bool (*migrate_range_step)(struct vm_area_struct *vma,
+				   unsigned long addr, pte_t *ptep,
+				   struct folio *folio, pte_t *pte);
+
 /* range.c */
+bool migrate_range_is_simple(struct folio *folio);
 bool migrate_range_fits(struct folio *first, struct folio *folio);
+unsigned int migrate_range_each(struct folio **folios, unsigned int nr,
+				migrate_range_step step,
+				enum mmu_notifier_event event);
 unsigned int migrate_range_unmap(struct folio **folios, unsigned int nr);
 void migrate_range_restore(struct folio **srcs, struct folio **dsts,
 			   unsigned int nr);
@@ -78,12 +92,21 @@ void migrate_unmap_ranges(struct list_head *from, new_folio_t get_new_folio,
 			  struct list_head *destinations);
 unsigned int migrate_folios_unmap(struct folio **srcs, struct folio **dsts,
 				  unsigned int nr);
+unsigned int migrate_folios_protect(struct folio **srcs, struct folio **dsts,
+				    unsigned int nr);
+unsigned int migrate_folios_unmap_copied(struct folio **srcs,
+					 struct folio **dsts, unsigned int nr);
+void migrate_copy_range(struct folio *src, struct folio *dst,
+			struct list_head *srcs);
 void migrate_settle_later(struct migrate_sources *sources, struct folio *src,
 			  struct folio *dst);
 void migrate_settle(struct migrate_sources *sources);
 
 /* mm/migrate.c */
 void migrate_folio_record_range(struct folio *dst, struct anon_vma *anon_vma);
+void migrate_folio_record_protected(struct folio *dst, struct anon_vma *anon_vma);
+void migrate_folio_record_copied(struct folio *dst);
+bool migrate_folio_is_protected(struct folio *dst);
 
 static inline bool migrate_ranges_enabled(void)
 {
@@ -106,6 +129,25 @@ static inline unsigned int migrate_folios_unmap(struct folio **srcs,
 						unsigned int nr)
 {
 	return 0;
+}
+
+static inline unsigned int migrate_folios_protect(struct folio **srcs,
+						  struct folio **dsts,
+						  unsigned int nr)
+{
+	return 0;
+}
+
+static inline unsigned int
+migrate_folios_unmap_copied(struct folio **srcs, struct folio **dsts,
+			    unsigned int nr)
+{
+	return 0;
+}
+
+static inline void migrate_copy_range(struct folio *src, struct folio *dst,
+				      struct list_head *srcs)
+{
 }
 
 static inline void migrate_settle_later(struct migrate_sources *sources,

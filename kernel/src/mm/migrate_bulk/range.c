@@ -181,10 +181,10 @@ static void table_flush_run(struct table_flush *flush,
 	*flush = NO_TABLE_FLUSH;
 }
 
-/* Return: how many of the first folios were unmapped */
-static unsigned int table_unmap(const struct range_table *t,
-				struct anon_vma *anon_vma,
-				struct folio **folios, unsigned int nr)
+/* Return: with how many of the first folios the step was done */
+static __always_inline unsigned int
+table_step(const struct range_table *t, struct folio **folios, unsigned int nr,
+	   migrate_range_step step)
 {
 	struct table_flush flush = NO_TABLE_FLUSH;
 	struct mm_struct *mm = t->vma->vm_mm;
@@ -202,11 +202,9 @@ static unsigned int table_unmap(const struct range_table *t,
 		if (folio_mapcount(folios[i]) != folio_nr_pages(folios[i]))
 			break;
 		addr = address_in(t->vma, folios[i]);
-		if (!migrate_unmap_whole(t->vma, addr,
-					 table_pte(t, ptes, addr), folios[i],
-					 &pte))
+		if (!step(t->vma, addr, table_pte(t, ptes, addr), folios[i],
+			  &pte))
 			break;
-		get_anon_vma(anon_vma);
 		table_flush_add(&flush, mm, addr, folio_size(folios[i]), pte);
 		/* Page by page: not those that lie between the folios */
 		if (!IS_ENABLED(CONFIG_ARCH_BATCHED_UNMAP_FLUSHES_MM))
@@ -217,17 +215,10 @@ static unsigned int table_unmap(const struct range_table *t,
 	return i;
 }
 
-/**
- * migrate_range_unmap() - put migration entries where folios are mapped
- * @folios: locked folios, for each of which migrate_range_fits() of the first
- * @nr: how many
- *
- * Does not wait for the lock of the reverse mapping.
- *
- * Return: how many of the first folios were unmapped: none if they are not as
- * simple as they looked. Each of them has a reference to its anon_vma.
- */
-unsigned int migrate_range_unmap(struct folio **folios, unsigned int nr)
+static __always_inline unsigned int range_each(struct folio **folios,
+					       unsigned int nr,
+					       migrate_range_step step,
+					       enum mmu_notifier_event event)
 {
 	struct rmap_walk_control rwc = { .try_lock = true };
 	struct mmu_notifier_range range;
@@ -244,14 +235,57 @@ unsigned int migrate_range_unmap(struct folio **folios, unsigned int nr)
 			break;
 	nr = table_find(&t, anon_vma, folios, i);
 	if (nr) {
-		mmu_notifier_range_init(&range, MMU_NOTIFY_CLEAR, 0,
-					t.vma->vm_mm, t.low, t.high);
+		mmu_notifier_range_init(&range, event, 0, t.vma->vm_mm, t.low,
+					t.high);
 		mmu_notifier_invalidate_range_start(&range);
-		nr = table_unmap(&t, anon_vma, folios, nr);
+		nr = table_step(&t, folios, nr, step);
 		mmu_notifier_invalidate_range_end(&range);
 	}
 	anon_vma_unlock_read(anon_vma);
 	return nr;
+}
+
+/**
+ * migrate_range_each() - do something with the PTEs of folios
+ * @folios: locked folios, for each of which migrate_range_fits() of the first
+ * @nr: how many
+ * @step: what to do
+ * @event: what secondary MMUs are told
+ *
+ * Does not wait for the lock of the reverse mapping.
+ *
+ * Return: with how many of the first folios it was done, up to the first one for
+ * which @step returns false: none if they are not as simple as they looked. Of these
+ * the flush is noted, see try_to_unmap_flush().
+ */
+unsigned int migrate_range_each(struct folio **folios, unsigned int nr,
+				migrate_range_step step,
+				enum mmu_notifier_event event)
+{
+	return range_each(folios, nr, step, event);
+}
+
+static bool unmap_ptes(struct vm_area_struct *vma, unsigned long addr,
+		       pte_t *ptep, struct folio *folio, pte_t *pte)
+{
+	if (!migrate_unmap_whole(vma, addr, ptep, folio, pte))
+		return false;
+	get_anon_vma(folio_anon_vma(folio));
+	return true;
+}
+
+/**
+ * migrate_range_unmap() - put migration entries where folios are mapped
+ * @folios: as for migrate_range_each()
+ * @nr: how many
+ *
+ * Return: how many of the first folios were unmapped. Each of them has a reference
+ * to its anon_vma.
+ */
+unsigned int migrate_range_unmap(struct folio **folios, unsigned int nr)
+{
+	/* Inlined: a step that is called costs small folios too much */
+	return range_each(folios, nr, unmap_ptes, MMU_NOTIFY_CLEAR);
 }
 
 /* Return: how many of the first folios are mapped again */
@@ -317,26 +351,10 @@ void migrate_range_restore(struct folio **srcs, struct folio **dsts,
 		i += restore_some(srcs + i, dsts + i, nr - i);
 }
 
-/**
- * migrate_range_fits() - can this folio be in a range with another?
- * @first: the other, or the folio itself
- * @folio: the folio, isolated
- *
- * Said before any lock is taken: mapping, map count and entries are looked at
- * again. That a folio is in swap cache, or mlocked, can only become true by
- * those who isolate it, or map it a second time. What is locked now, or has a
- * reference too many, as a pin, would keep the others from being a range.
- *
- * Return: true if it looks so.
- */
-bool migrate_range_fits(struct folio *first, struct folio *folio)
+static __always_inline bool is_simple(struct folio *folio)
 {
-	/* In random order most are told apart by this */
-	if (READ_ONCE(folio->mapping) != READ_ONCE(first->mapping) ||
-	    folio->index / PTRS_PER_PTE != first->index / PTRS_PER_PTE)
-		return false;
 	if (!folio_test_anon(folio) || folio_test_ksm(folio) ||
-	    folio_test_locked(folio) || folio_test_hugetlb(folio) || folio_is_zone_device(folio) ||
+	    folio_test_hugetlb(folio) || folio_is_zone_device(folio) ||
 	    folio_test_swapcache(folio) || folio_test_mlocked(folio))
 		return false;
 	if (folio_mapcount(folio) != folio_nr_pages(folio) ||
@@ -348,6 +366,41 @@ bool migrate_range_fits(struct folio *first, struct folio *folio)
 		return false;
 	/* It may be queued to be split at any moment, and is so later if not now */
 	return data_race(list_empty(&folio->_deferred_list));
+}
+
+/**
+ * migrate_range_is_simple() - does a folio look as if a range can have it?
+ * @folio: isolated by the caller
+ *
+ * Its map count and entries are looked at again under the locks. That it is in swap
+ * cache, or mlocked, can only become true by those who isolate it, or map it a
+ * second time. One that has a reference too many, as a pin, would keep the others
+ * from being a range.
+ *
+ * Return: true if it looks so.
+ */
+bool migrate_range_is_simple(struct folio *folio)
+{
+	return is_simple(folio);
+}
+
+/**
+ * migrate_range_fits() - can this folio be in a range with another?
+ * @first: the other, or the folio itself
+ * @folio: the folio, isolated
+ *
+ * Said before any lock is taken. What is locked now is none that could be waited
+ * for.
+ *
+ * Return: true if it looks so.
+ */
+bool migrate_range_fits(struct folio *first, struct folio *folio)
+{
+	/* In random order most are told apart by this */
+	if (READ_ONCE(folio->mapping) != READ_ONCE(first->mapping) ||
+	    folio->index / PTRS_PER_PTE != first->index / PTRS_PER_PTE)
+		return false;
+	return !folio_test_locked(folio) && is_simple(folio);
 }
 
 #ifdef CONFIG_MIGRATE_RANGES_KUNIT_TEST

@@ -62,7 +62,7 @@ migrate_offload_pages(struct list_head *from, struct list_head *ret_folios,
  * mm/migrate.c: the steps of a folio's migration.
  *
  * Unmap the first of these folios, or several of the first, and wait for nothing;
- * or, if @call->mapped, protect the first, see migrate_protect().
+ * or, if @call->mapped, protect them, see migrate_protect().
  * Return: how many are unmapped, or protected. If none is: 0 if the first one was
  * freed, or an error; its destination stays the caller's.
  */
@@ -72,6 +72,22 @@ int migrate_offload_move(const struct migrate_call *call, struct folio *src,
 			 struct folio *dst, bool copied);
 void migrate_offload_undo(const struct migrate_call *call, struct folio *src,
 			  struct folio *dst);
+
+/*
+ * Unmap protected folios that are copied, and that no PMD maps, together. Return: how
+ * many of the first; the others are still protected.
+ */
+#ifdef CONFIG_MIGRATE_RANGES
+unsigned int migrate_offload_unmap_copied(struct folio **srcs,
+					  struct folio **dsts, unsigned int nr);
+#else
+static inline unsigned int
+migrate_offload_unmap_copied(struct folio **srcs, struct folio **dsts,
+			     unsigned int nr)
+{
+	return 0;
+}
+#endif
 
 /* So many folios may be unmapped in one step */
 #define MIGRATE_OFFLOAD_STEP	16

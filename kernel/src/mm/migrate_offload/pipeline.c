@@ -58,6 +58,8 @@
 
 /* After so many pages a task lets others run, if there are any */
 #define RESCHED_PAGES	32UL
+/* So many pages that are copied are unmapped together */
+#define STEP_PAGES	64UL
 /* The longest wait for another worker's part without sleeping */
 #define SPIN_NS		(100 * NSEC_PER_USEC)
 /* A stock that needs the window empty grows so fast, up to so much */
@@ -323,21 +325,21 @@ static bool pipeline_may_grow(struct migrate_pipeline *p, unsigned long pages)
 
 /*
  * Unmap the next folio, or several in one step, for a chunk that has @pages
- * already; or protect it. Return: how many are now in the slots from @slot on; none
- * if the next one cannot be unmapped.
+ * already; or protect it. Return: how many are now in the @room slots from @slot on;
+ * none if the next one cannot be unmapped.
  */
 static unsigned int pipeline_unmap_step(struct migrate_pipeline *p,
 					struct migrate_slot *slot,
-					unsigned long pages)
+					unsigned int room, unsigned long pages)
 {
 	struct folio *srcs[MIGRATE_OFFLOAD_STEP], *dsts[MIGRATE_OFFLOAD_STEP];
-	unsigned int nr = 0, max = migrate_offload_step(), i;
+	unsigned int nr = 0, max = min(migrate_offload_step(), room), i;
 	long nr_pages = folio_nr_pages(p->next_src);
 	bool thp = folio_test_pmd_mappable(p->next_src);
 	u64 start_ns = 0;
 	int done;
 
-	if (p->alone || p->call.mapped)
+	if (p->alone || folio_test_pmd_mappable(p->next_src))
 		max = 1;
 	do {
 		/* Our reference keeps it from being split since it got its dst */
@@ -387,13 +389,15 @@ static unsigned long pipeline_unmap_chunk(struct migrate_pipeline *p)
 {
 	struct migrate_chunk *chunk = pipeline_chunk(p, p->tail);
 	struct migrate_slot *slot = chunk->slots, *end;
+	struct migrate_slot *last = slot + p->state->chunk_pages;
 	unsigned long pages = 0, before;
 
-	while (pipeline_may_grow(p, pages)) {
+	/* Many small folios may come to fewer pages than are wanted */
+	while (slot < last && pipeline_may_grow(p, pages)) {
 		if (!pages)
 			chunk->start_ns = ktime_get_ns();
 		before = pages;
-		end = slot + pipeline_unmap_step(p, slot, pages);
+		end = slot + pipeline_unmap_step(p, slot, last - slot, pages);
 		for (; slot < end; slot++)
 			pages += folio_nr_pages(slot->copy.src);
 		pipeline_resched(p, max(pages - before, 1UL));
@@ -505,10 +509,42 @@ static int pipeline_copy_mapped(struct migrate_pipeline *p,
 {
 	if (error)
 		error = migrate_copy_protected(slot->copy.dst, slot->copy.src);
-	if (static_branch_unlikely(&migrate_offload_time_key))
+	if (static_branch_unlikely(&migrate_offload_time_key) &&
+	    (error || folio_test_pmd_mappable(slot->copy.src)))
 		slot->start_ns = ktime_get_ns();
 	p->nr_mapped++;
 	return error;
+}
+
+/*
+ * Unmap some folios together that the engine has copied, from @slot on. Return: the first
+ * slot that this has not tried, before @end.
+ */
+static struct migrate_slot *pipeline_unmap_copied(struct migrate_slot *slot,
+						  struct migrate_slot *end)
+{
+	struct folio *srcs[MIGRATE_OFFLOAD_STEP], *dsts[MIGRATE_OFFLOAD_STEP];
+	unsigned int nr = 0, max = migrate_offload_step();
+	unsigned long pages = 0;
+	u64 start_ns = 0;
+
+	if (folio_test_pmd_mappable(slot->copy.src))
+		return slot + 1;
+	if (static_branch_unlikely(&migrate_offload_time_key))
+		start_ns = ktime_get_ns();
+	for (; slot < end && nr < max && pages < STEP_PAGES; slot++) {
+		if (!slot->submitted || READ_ONCE(slot->copy.error))
+			break;
+		slot->start_ns = start_ns;
+		srcs[nr] = slot->copy.src;
+		dsts[nr++] = slot->copy.dst;
+		pages += folio_nr_pages(slot->copy.src);
+	}
+	if (!nr)
+		return slot + 1;
+	/* The next copy is probably void, or it is not known why this was not done */
+	return slot - nr + min(migrate_offload_unmap_copied(srcs, dsts, nr) + 1,
+			       nr);
 }
 
 /* Move a folio to its destination. What the engine has not copied the CPU does. */
@@ -555,6 +591,9 @@ static void pipeline_remap_ended(struct migrate_pipeline *p,
 {
 	struct migrate_slot *end = chunk->slots + chunk->nr_folios;
 
+	/* What is mapped is in no hurry, and is better unmapped with others */
+	if (p->call.mapped)
+		return;
 	for (; chunk->unmoved < end; chunk->unmoved++) {
 		struct migrate_slot *slot = chunk->unmoved;
 
@@ -612,8 +651,9 @@ static bool pipeline_take_turn(struct migrate_pipeline *p)
 			return false;
 		p->engine_idle = turn->next->copies_by_cpu;
 		/* What is right for the one may be far too much for the other */
-		p->quota = max(migrate_offload_first_quota(p->state),
-			       p->flush_pages);
+		if (!p->call.mapped)
+			p->quota = max(migrate_offload_first_quota(p->state),
+				       p->flush_pages);
 	}
 	*turn = (struct migrate_turn) {
 		.m = turn->next, .few = turn->few, .order = order,
@@ -631,7 +671,7 @@ static void pipeline_close_chunk(struct migrate_pipeline *p,
 
 	migrate_offload_settle(&p->call);
 	pipeline_count_turn(p, chunk);
-	if (!p->stretch.deep)
+	if (!p->call.mapped)
 		p->quota = migrate_offload_quota(p->state, p->head ? p->quota : 0,
 						 chunk->window_pages,
 						 p->flush_pages, alone,
@@ -763,6 +803,7 @@ static void pipeline_remap_chunk(struct migrate_pipeline *p)
 {
 	struct migrate_chunk *chunk = pipeline_chunk(p, p->head);
 	struct migrate_slot *slot, *end = chunk->slots + chunk->nr_folios;
+	struct migrate_slot *untried = chunk->slots;
 
 	if (!pipeline_wait_chunk(p, chunk)) {
 		pipeline_abandon(p);
@@ -771,10 +812,26 @@ static void pipeline_remap_chunk(struct migrate_pipeline *p)
 	trace_migrate_offload_remap(chunk->m->name, p->head, chunk->nr_folios,
 				    chunk->nr_pages, p->unmapped_pages,
 				    p->quota);
-	for (slot = chunk->unmoved; slot < end; slot++)
-		if (slot->submitted)
-			__pipeline_move_folio(p, chunk, slot);
+	for (slot = chunk->unmoved; slot < end; slot++) {
+		if (!slot->submitted)
+			continue;
+		if (p->call.mapped && slot >= untried)
+			untried = pipeline_unmap_copied(slot, end);
+		__pipeline_move_folio(p, chunk, slot);
+	}
 	pipeline_close_chunk(p, chunk);
+}
+
+/* Nobody waits for the copy of what is mapped: so small folios share larger parts */
+static size_t pipeline_stripe(const struct migrate_pipeline *p, size_t size)
+{
+	size_t stripe = p->state->stripe_bytes;
+
+	if (p->stretch.deep)
+		return max_t(size_t, size, SZ_2M);
+	if (!p->call.mapped || p->state->m->copies_by_cpu || size > 2 * stripe)
+		return stripe;
+	return 2 * stripe;
 }
 
 /* Return: true if the migrator has taken the copy */
@@ -802,8 +859,7 @@ static bool pipeline_submit_folio(struct migrate_pipeline *p,
 	}
 
 	copy->call = p->data;
-	copy->stripe_bytes = p->stretch.deep ? folio_size(copy->src) :
-					       p->state->stripe_bytes;
+	copy->stripe_bytes = pipeline_stripe(p, folio_size(copy->src));
 	copy->cursor = 0;
 	copy->error = 0;
 	atomic_set(&copy->parts, 1);
@@ -881,7 +937,7 @@ static u64 pipeline_flush(struct migrate_pipeline *p, unsigned long pages)
 
 	try_to_unmap_flush();
 	end_ns = ktime_get_ns();
-	/* What is protected was flushed at once */
+	/* What is protected is not unmapped for it, so there is nothing to weigh */
 	if (p->engine_small || p->call.mapped)
 		return end_ns;
 	pages = migrate_offload_flush_pages(p->state, pages, p->flush_pages,
@@ -1027,6 +1083,8 @@ static bool pipeline_flow_mapped(struct migrate_pipeline *p)
 		return true;
 
 	p->from = &mapped;
+	/* Nobody waits for what is in flight: so the ring may be full */
+	p->quota = p->state->nr_chunks * p->state->chunk_pages;
 	p->call.mapped = true;
 	p->call.failed = &later;
 	pipeline_begin_stretch(p);

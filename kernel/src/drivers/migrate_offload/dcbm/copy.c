@@ -480,7 +480,7 @@ int dcbm_submit(struct migrator *m, struct migrate_copy *copy)
 {
 	size_t size = folio_size(copy->src);
 
-	if (size < DCBM_RUN_BYTES &&
+	if (size < dcbm_run_bytes(copy) &&
 	    dcbm_nr_parts(size, copy->stripe_bytes, UINT_MAX) == 1)
 		return dcbm_submit_small(copy);
 	return dcbm_submit_large(copy);

@@ -32,13 +32,18 @@
 
 #define DCBM_MAX_CHANNELS	256
 
-/*
- * So much in a row goes to one channel: small folios share an interrupt, and a
- * descriptor if they adjoin. With twice as much they would be away for longer,
- * and little would be saved.
- */
 #define DCBM_RUN_BYTES	SZ_128K
 #define DCBM_RUN_FOLIOS	DIV_ROUND_UP(DCBM_RUN_BYTES, PAGE_SIZE)
+
+/*
+ * So much in a row goes to one channel: small folios share an interrupt, and a
+ * descriptor if they adjoin. With more, those that are unmapped for their copy would
+ * be so for longer, and little would be saved.
+ */
+static inline size_t dcbm_run_bytes(const struct migrate_copy *copy)
+{
+	return max_t(size_t, copy->stripe_bytes, DCBM_RUN_BYTES);
+}
 
 struct dcbm_chan;
 

@@ -45,13 +45,15 @@ static struct dcbm_chan *dcbm_run_go_on(int node, size_t size)
 	return READ_ONCE(run->chan);
 }
 
-static void dcbm_run_begin(struct dcbm_chan *c, int node, size_t size)
+static void dcbm_run_begin(struct dcbm_chan *c, int node,
+			   const struct migrate_copy *copy)
 {
+	size_t left = dcbm_run_bytes(copy) - folio_size(copy->src);
 	struct dcbm_run *run = raw_cpu_ptr(&dcbm_run);
 
 	WRITE_ONCE(run->chan, c);
 	WRITE_ONCE(run->node, node);
-	WRITE_ONCE(run->left, DCBM_RUN_BYTES - size);
+	WRITE_ONCE(run->left, left);
 }
 
 /* Return: false unless the folio lies beside the part's, on the same side twice */
@@ -72,7 +74,7 @@ static bool dcbm_adjoin(struct dcbm_part *part, struct migrate_copy *copy)
 /**
  * dcbm_append - make a folio's copy the business of a part, too
  * @part: of whole folios, and open
- * @copy: of a folio of less than %DCBM_RUN_BYTES
+ * @copy: of a folio of less than dcbm_run_bytes()
  *
  * Return: false if the part would become too large, or if the folio does not
  * adjoin those that it has, and must.
@@ -81,7 +83,8 @@ bool dcbm_append(struct dcbm_part *part, struct migrate_copy *copy)
 {
 	size_t size = folio_size(copy->src);
 
-	if (part->len + size > DCBM_RUN_BYTES)
+	if (part->len + size > dcbm_run_bytes(copy) ||
+	    part->nr_copies == DCBM_RUN_FOLIOS)
 		return false;
 	if (!part->scatter && !dcbm_adjoin(part, copy)) {
 		part->scatter = dcbm_get_scatter(part->chan);
@@ -117,7 +120,7 @@ static void dcbm_open(struct dcbm_chan *c, struct dcbm_part *part)
 
 /**
  * dcbm_submit_small - take the copy of a folio that is not worth a descriptor
- * @copy: of a folio of less than %DCBM_RUN_BYTES
+ * @copy: of a folio of less than dcbm_run_bytes()
  *
  * Return: as &migrator.submit.
  */
@@ -138,7 +141,7 @@ int dcbm_submit_small(struct migrate_copy *copy)
 		part = dcbm_get_part(node, tried);
 		if (!part)
 			return atomic_read(&dcbm_nr_live) ? -EBUSY : -ENODEV;
-		dcbm_run_begin(part->chan, node, size);
+		dcbm_run_begin(part->chan, node, copy);
 	}
 	dcbm_fill(part, copy, 0, size);
 	dcbm_open(part->chan, part);

@@ -241,18 +241,34 @@ static void fill_on_node0(char *addr, size_t size, int advice)
 		err(1, "set_mempolicy");
 }
 
+static int prefer(const char *file, const char *advised, bool large)
+{
+	char knob[128], pmd_knob[128];
+
+	snprintf(knob, sizeof(knob), THP_DIR "/%s", file);
+	snprintf(pmd_knob, sizeof(pmd_knob), PMD_DIR "/%s", file);
+	return file_write(knob, large ? advised : "never") ?:
+	       file_write(pmd_knob, large ? "never" : "inherit");
+}
+
+int large_prefer(bool large)
+{
+	return prefer("enabled", "madvise", large);
+}
+
+static int shmem_prefer(bool large)
+{
+	return prefer("shmem_enabled", "advise", large);
+}
+
 bool large_populate(char *addr, size_t size, int fd)
 {
-	const char *knob = fd < 0 ? THP_DIR "/enabled" : THP_DIR "/shmem_enabled";
-	const char *pmd_knob = fd < 0 ? PMD_DIR "/enabled" : PMD_DIR "/shmem_enabled";
+	int (*prefer)(bool large) = fd < 0 ? large_prefer : shmem_prefer;
 
-	if (file_write(knob, fd < 0 ? "madvise" : "advise") ||
-	    file_write(pmd_knob, "never"))
+	if (prefer(true))
 		return false;
 	fill_on_node0(addr, size, MADV_HUGEPAGE);
-	/* The defaults */
-	file_write(knob, "never");
-	file_write(pmd_knob, "inherit");
+	prefer(false);
 	return !large_pages_not_whole(addr, size);
 }
 

@@ -38,6 +38,8 @@ char *large_alloc(size_t size, size_t align);
 char *small_alloc(size_t size, size_t align);
 /* The same in folios of 2 MiB that PMDs map, words unlike those at other addresses */
 char *huge_alloc(size_t size);
+/* MADV_HUGEPAGE gives folios of 64 KiB from now on; or what it does by default */
+int large_prefer(bool large);
 /* Fault what is mapped there in, in folios of 64 KiB, and fill it */
 bool large_populate(char *addr, size_t size, int fd);
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Huge folios are copied while they are mapped: nobody who writes to one meanwhile,
- * in whatever way, loses what was written, and nobody pays for it afterwards.
+ * Large folios, by a PMD and by PTEs, are copied while they are mapped: nobody who
+ * writes to one meanwhile, in whatever way, loses what was written, and nobody pays
+ * for it afterwards.
  */
 #define _GNU_SOURCE
 #include "../kselftest_harness.h"
@@ -20,7 +21,6 @@
 #include "race.h"
 
 #define SIZE	(8 * MIB)
-#define FOLIOS	(SIZE / PMD)
 
 #define VMSTAT	"/proc/vmstat"
 #define SYSCTL	"/proc/sys/vm/migrate_copy_mapped"
@@ -51,6 +51,24 @@ static long minor_faults(void)
 	return usage.ru_minflt;
 }
 
+/* Of the test that runs */
+static size_t folio_size, nr_folios;
+
+static char *alloc(size_t size)
+{
+	folio_size = size;
+	nr_folios = SIZE / size;
+	return size == PMD ? huge_alloc(SIZE) : large_alloc(SIZE, PMD);
+}
+
+/* Are they mapped as they were allocated? */
+static bool is_whole(const char *addr)
+{
+	if (folio_size == PMD)
+		return smaps_kb(addr, SIZE, "AnonHugePages:") == SIZE / KIB;
+	return !large_pages_not_whole(addr, SIZE);
+}
+
 /* --- one thing at a time --- */
 
 FIXTURE(alone)
@@ -58,15 +76,23 @@ FIXTURE(alone)
 	char *addr;
 };
 
+FIXTURE_VARIANT(alone)
+{
+	size_t folio;
+};
+
+FIXTURE_VARIANT_ADD(alone, 64k) { .folio = FOLIO };
+FIXTURE_VARIANT_ADD(alone, 2m) { .folio = PMD };
+
 FIXTURE_SETUP(alone)
 {
 	const char *why = missing();
 
 	if (why)
 		SKIP(return, "%s", why);
-	self->addr = huge_alloc(SIZE);
+	self->addr = alloc(variant->folio);
 	if (!self->addr)
-		SKIP(return, "no folios of 2 MiB to be had");
+		SKIP(return, "no such folios to be had");
 }
 
 FIXTURE_TEARDOWN(alone)
@@ -81,12 +107,12 @@ TEST_F(alone, nobody_pays_afterwards)
 	long before = mapped(), old_void = voided(), faults;
 
 	EXPECT_EQ(0, large_move(self->addr, SIZE, 1));
-	EXPECT_EQ(FOLIOS, mapped() - before);
+	EXPECT_EQ(nr_folios, mapped() - before);
 	EXPECT_EQ(old_void, voided());
 	EXPECT_EQ(0, large_wrong(self->addr, 0, SIZE));
-	EXPECT_EQ(SIZE / KIB, smaps_kb(self->addr, SIZE, "AnonHugePages:"));
+	EXPECT_TRUE(is_whole(self->addr));
 	faults = minor_faults();
-	for (size_t i = 0; i < SIZE; i += PMD)
+	for (size_t i = 0; i < SIZE; i += folio_size)
 		*(volatile uint64_t *)(self->addr + i) = large_word(i);
 	EXPECT_EQ(faults, minor_faults());
 }
@@ -100,7 +126,7 @@ TEST_F(alone, setting_is_obeyed)
 	EXPECT_EQ(before, mapped());
 	ASSERT_EQ(0, file_write(SYSCTL, "1"));
 	EXPECT_EQ(0, large_move(self->addr, SIZE, 0));
-	EXPECT_EQ(FOLIOS, mapped() - before);
+	EXPECT_EQ(nr_folios, mapped() - before);
 	EXPECT_EQ(0, large_wrong(self->addr, 0, SIZE));
 }
 
@@ -111,7 +137,7 @@ TEST_F(alone, read_only_stays_read_only)
 
 	ASSERT_EQ(0, mprotect(self->addr, SIZE, PROT_READ));
 	EXPECT_EQ(0, large_move(self->addr, SIZE, 1));
-	EXPECT_EQ(FOLIOS, mapped() - before);
+	EXPECT_EQ(nr_folios, mapped() - before);
 	EXPECT_EQ(0, large_wrong(self->addr, 0, SIZE));
 	/* Whether the kernel may write there for us: by the page table, without a fork */
 	EXPECT_EQ(-1, read(zero, self->addr, 1));
@@ -126,7 +152,8 @@ TEST_F(alone, locked_memory_stays_locked)
 
 	ASSERT_EQ(0, mlock(self->addr, SIZE));
 	EXPECT_EQ(0, large_move(self->addr, SIZE, 1));
-	EXPECT_EQ(FOLIOS, mapped() - before);
+	/* What PTEs map is left to the walk of the reverse mapping */
+	EXPECT_EQ(variant->folio == PMD ? nr_folios : 0, mapped() - before);
 	EXPECT_EQ(SIZE / KIB, smaps_kb(self->addr, SIZE, "Locked:"));
 	EXPECT_EQ(0, large_wrong(self->addr, 0, SIZE));
 }
@@ -141,7 +168,7 @@ TEST_F(alone, page_in_a_pipe_is_not_copied_early)
 	ASSERT_EQ(0, pipe(fds));
 	ASSERT_EQ((ssize_t)PAGE, vmsplice(fds[1], &iov, 1, 0));
 	large_move(self->addr, SIZE, 1);
-	EXPECT_EQ(FOLIOS - 1, mapped() - before);
+	EXPECT_EQ(nr_folios - 1, mapped() - before);
 	EXPECT_EQ(0, large_wrong(self->addr, 0, SIZE));
 	close(fds[0]);
 	close(fds[1]);
@@ -176,8 +203,8 @@ TEST_F(alone, soft_dirty_tells_what_was_written)
 	/* Linux says it of some that were not written to as well, when they move */
 	EXPECT_TRUE(pagemap(self->addr) & PM_SOFT_DIRTY);
 	EXPECT_EQ(0, file_write(CLEAR, "4"));
-	*(volatile uint64_t *)(self->addr + PMD) = large_word(PMD);
-	EXPECT_TRUE(pagemap(self->addr + PMD) & PM_SOFT_DIRTY);
+	*(volatile uint64_t *)(self->addr + folio_size) = large_word(folio_size);
+	EXPECT_TRUE(pagemap(self->addr + folio_size) & PM_SOFT_DIRTY);
 	EXPECT_EQ(0, large_wrong(self->addr, 0, SIZE));
 }
 
@@ -188,6 +215,17 @@ static volatile uint64_t *word_at(struct race *race, size_t offset)
 	return (void *)race->addr + offset;
 }
 
+static size_t any_folio(unsigned int *seed)
+{
+	return rand_r(seed) % nr_folios * folio_size;
+}
+
+/* Of the folio at @at */
+static size_t any_page(size_t at, unsigned int *seed)
+{
+	return at + rand_r(seed) % (folio_size / PAGE) * PAGE;
+}
+
 static void expect(struct race *race, size_t offset, uint64_t value)
 {
 	race->wrong += *word_at(race, offset) != value;
@@ -196,7 +234,7 @@ static void expect(struct race *race, size_t offset, uint64_t value)
 /* Stays on one word, never entering the kernel: what a TLB has is used for long */
 static void stay(struct race *race, unsigned int *seed)
 {
-	size_t offset = rand_r(seed) % FOLIOS * PMD;
+	size_t offset = any_folio(seed);
 	uint64_t value = *word_at(race, offset);
 
 	for (int i = 0; i < 200000; i++) {
@@ -235,27 +273,27 @@ static void add(struct race *race, unsigned int *seed)
 
 static void protect(struct race *race, unsigned int *seed)
 {
-	size_t at = rand_r(seed) % FOLIOS * PMD, offset = at + rand_r(seed) % 512 * PAGE;
+	size_t at = any_folio(seed), offset = any_page(at, seed);
 	uint64_t value = rand_r(seed);
 
-	mprotect(race->addr + at, PMD, PROT_READ);
+	mprotect(race->addr + at, folio_size, PROT_READ);
 	expect(race, offset, large_word(offset));
-	mprotect(race->addr + at, PMD, PROT_READ | PROT_WRITE);
+	mprotect(race->addr + at, folio_size, PROT_READ | PROT_WRITE);
 	*word_at(race, offset) = value;
-	mprotect(race->addr + at, PMD, PROT_READ);
+	mprotect(race->addr + at, folio_size, PROT_READ);
 	expect(race, offset, value);
-	mprotect(race->addr + at, PMD, PROT_READ | PROT_WRITE);
+	mprotect(race->addr + at, folio_size, PROT_READ | PROT_WRITE);
 	*word_at(race, offset) = large_word(offset);
 }
 
 /* By the kernel, into memory that its owner may only read */
 static void force(struct race *race, unsigned int *seed)
 {
-	size_t at = rand_r(seed) % FOLIOS * PMD, offset = at + rand_r(seed) % 512 * PAGE;
+	size_t at = any_folio(seed), offset = any_page(at, seed);
 	uint64_t value = rand_r(seed), old = large_word(offset);
 	int fd = open("/proc/self/mem", O_RDWR | O_CLOEXEC);
 
-	mprotect(race->addr + at, PMD, PROT_READ);
+	mprotect(race->addr + at, folio_size, PROT_READ);
 	if (pwrite(fd, &value, 8, (uintptr_t)race->addr + offset) != 8)
 		race->wrong++;
 	expect(race, offset, value);
@@ -263,7 +301,7 @@ static void force(struct race *race, unsigned int *seed)
 	expect(race, offset, value);
 	if (pwrite(fd, &old, 8, (uintptr_t)race->addr + offset) != 8)
 		race->wrong++;
-	mprotect(race->addr + at, PMD, PROT_READ | PROT_WRITE);
+	mprotect(race->addr + at, folio_size, PROT_READ | PROT_WRITE);
 	close(fd);
 }
 
@@ -296,44 +334,45 @@ static void renew(struct race *race, size_t offset, size_t size)
 
 static void zap(struct race *race, unsigned int *seed)
 {
-	size_t at = rand_r(seed) % FOLIOS * PMD;
+	size_t at = any_folio(seed);
 
-	madvise(race->addr + at, PMD, MADV_DONTNEED);
+	madvise(race->addr + at, folio_size, MADV_DONTNEED);
 	expect(race, at + 5 * PAGE, 0);
-	renew(race, at, PMD);
+	renew(race, at, folio_size);
 	usleep(rand_r(seed) % 20000);
 }
 
 /* Free until it is written to: each word is either as it was, or zero */
 static void free_lazily(struct race *race, unsigned int *seed)
 {
-	size_t at = rand_r(seed) % FOLIOS * PMD, offset = at + 7 * PAGE;
+	size_t at = any_folio(seed), offset = at + 7 * PAGE;
 	uint64_t value = rand_r(seed) | 1;
 
-	madvise(race->addr + at, PMD, MADV_FREE);
+	madvise(race->addr + at, folio_size, MADV_FREE);
 	*word_at(race, offset) = value;
 	usleep(rand_r(seed) % 2000);
 	expect(race, offset, value);
-	renew(race, at, PMD);
+	renew(race, at, folio_size);
 	usleep(rand_r(seed) % 20000);
 }
 
 static void remap(struct race *race, unsigned int *seed)
 {
-	size_t at = rand_r(seed) % FOLIOS * PMD, offset = at + rand_r(seed) % 512 * PAGE;
+	size_t at = any_folio(seed), offset = any_page(at, seed);
 	uint64_t value = rand_r(seed);
-	char *room = mmap(NULL, 2 * PMD, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	char *to = (char *)(((uintptr_t)room + PMD - 1) & -PMD);
+	char *room = mmap(NULL, 2 * folio_size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	char *to = (char *)(((uintptr_t)room + folio_size - 1) & -folio_size);
 
-	if (mremap(race->addr + at, PMD, PMD, MREMAP_MAYMOVE | MREMAP_FIXED, to) != to)
+	if (mremap(race->addr + at, folio_size, folio_size, MREMAP_MAYMOVE | MREMAP_FIXED,
+		   to) != to)
 		abort();
 	*(volatile uint64_t *)(to + offset - at) = value;
-	if (mremap(to, PMD, PMD, MREMAP_MAYMOVE | MREMAP_FIXED, race->addr + at) !=
-	    race->addr + at)
+	if (mremap(to, folio_size, folio_size, MREMAP_MAYMOVE | MREMAP_FIXED,
+		   race->addr + at) != race->addr + at)
 		abort();
 	expect(race, offset, value);
 	*word_at(race, offset) = large_word(offset);
-	munmap(room, 2 * PMD);
+	munmap(room, 2 * folio_size);
 	usleep(rand_r(seed) % 2000);
 }
 
@@ -372,10 +411,10 @@ static int uffd_of(char *addr)
 /* Write protection by userfaultfd goes while the folio is copied: no fault tells */
 static void watch(struct race *race, unsigned int *seed)
 {
-	size_t at = rand_r(seed) % FOLIOS * PMD, offset = at + rand_r(seed) % 512 * PAGE;
+	size_t at = any_folio(seed), offset = any_page(at, seed);
 	uint64_t value = rand_r(seed);
 	struct uffdio_writeprotect wp = {
-		.range = { (uintptr_t)race->addr + at, PMD },
+		.range = { (uintptr_t)race->addr + at, folio_size },
 		.mode = UFFDIO_WRITEPROTECT_MODE_WP,
 	};
 
@@ -396,7 +435,7 @@ static void watch(struct race *race, unsigned int *seed)
 	*word_at(race, offset) = large_word(offset);
 }
 
-/* NUMA balancing makes PMDs inaccessible, and writable again without a fault */
+/* NUMA balancing makes entries inaccessible, and writable again without a fault */
 static void be_hinted(struct race *race, unsigned int *seed)
 {
 	if (!race->rounds)
@@ -412,20 +451,26 @@ FIXTURE(race)
 FIXTURE_VARIANT(race)
 {
 	race_act act;
+	size_t folio;
 };
 
-FIXTURE_VARIANT_ADD(race, stay) { .act = stay };
-FIXTURE_VARIANT_ADD(race, write_rarely) { .act = write_rarely };
-FIXTURE_VARIANT_ADD(race, add) { .act = add };
-FIXTURE_VARIANT_ADD(race, protect) { .act = protect };
-FIXTURE_VARIANT_ADD(race, force) { .act = force };
-FIXTURE_VARIANT_ADD(race, write_remotely) { .act = write_remotely };
-FIXTURE_VARIANT_ADD(race, zap) { .act = zap };
-FIXTURE_VARIANT_ADD(race, free_lazily) { .act = free_lazily };
-FIXTURE_VARIANT_ADD(race, remap) { .act = remap };
-FIXTURE_VARIANT_ADD(race, fork) { .act = fork_and_write };
-FIXTURE_VARIANT_ADD(race, watch) { .act = watch };
-FIXTURE_VARIANT_ADD(race, be_hinted) { .act = be_hinted };
+
+#define RACE(name, _act) \
+FIXTURE_VARIANT_ADD(race, name##_64k) { .act = _act, .folio = FOLIO }; \
+FIXTURE_VARIANT_ADD(race, name##_2m) { .act = _act, .folio = PMD }
+
+RACE(stay, stay);
+RACE(write_rarely, write_rarely);
+RACE(add, add);
+RACE(protect, protect);
+RACE(force, force);
+RACE(write_remotely, write_remotely);
+RACE(zap, zap);
+RACE(free_lazily, free_lazily);
+RACE(remap, remap);
+RACE(fork, fork_and_write);
+RACE(watch, watch);
+RACE(be_hinted, be_hinted);
 
 FIXTURE_SETUP(race)
 {
@@ -433,14 +478,18 @@ FIXTURE_SETUP(race)
 
 	if (why)
 		SKIP(return, "%s", why);
-	self->race.addr = huge_alloc(SIZE);
+	self->race.addr = alloc(variant->folio);
 	if (!self->race.addr)
-		SKIP(return, "no folios of 2 MiB to be had");
+		SKIP(return, "no such folios to be had");
+	/* So are those that are faulted in anew */
 	madvise(self->race.addr, SIZE, MADV_HUGEPAGE);
+	if (variant->folio == FOLIO)
+		large_prefer(true);
 }
 
 FIXTURE_TEARDOWN(race)
 {
+	large_prefer(false);
 	if (variant->act == be_hinted)
 		balance_no_more();
 	if (self->race.addr)
