@@ -8,8 +8,6 @@
 
 #include <stdlib.h>
 
-#define PMD_PAGES 512
-
 static struct trace_log events;
 
 /* What is known of a folio while the events are gone through. */
@@ -30,6 +28,12 @@ void latency_before(struct bench *b)
 {
 	(void)b;
 	tracefs_start();
+}
+
+static bool is_set(const struct trace_event *e)
+{
+	return e->kind == TRACE_SET_PTE || e->kind == TRACE_SET_RUN ||
+	       e->kind == TRACE_SET_PMD;
 }
 
 static bool in_region(const struct bench *b, const struct trace_event *e, size_t *page)
@@ -53,13 +57,13 @@ static void pair_folios(struct bench *b)
 			continue;
 		/* That of its first page stands for a folio that is whole */
 		s = &state[b->mem.wrong[page / per_folio] ? page : page - page % per_folio];
-		if (e->kind == TRACE_SET_PTE || e->kind == TRACE_SET_PMD) {
+		if (is_set(e)) {
 			if (!s->away)
 				s->begin_ns = e->ns;
-			s->away += e->kind == TRACE_SET_PMD ? PMD_PAGES : 1;
+			s->away += (int)e->pages;
 			continue;
 		}
-		s->away -= e->kind == TRACE_REMOVE_PMD ? PMD_PAGES : 1;
+		s->away -= (int)e->pages;
 		if (!s->away)
 			samples_add(&b->inaccessible_us, (double)(e->ns - s->begin_ns) / 1000);
 	}
@@ -83,8 +87,7 @@ static void find_first_folios(struct bench *b)
 				continue;
 			if (e->kind == TRACE_START)
 				break;
-			if (!in_region(b, e, &page) || e->kind == TRACE_SET_PTE ||
-			    e->kind == TRACE_SET_PMD)
+			if (!in_region(b, e, &page) || is_set(e))
 				continue;
 			samples_add(&b->first_folio_us, (double)(e->ns - start->ns) / 1000);
 			break;

@@ -253,6 +253,8 @@ enum trace_kind {
 	TRACE_START,
 	TRACE_SET_PTE,
 	TRACE_REMOVE_PTE,
+	TRACE_SET_RUN,
+	TRACE_REMOVE_RUN,
 	TRACE_SET_PMD,
 	TRACE_REMOVE_PMD,
 	TRACE_KINDS,
@@ -261,6 +263,7 @@ enum trace_kind {
 struct trace_event {
 	uint64_t ns;
 	uint64_t addr;
+	uint32_t pages;		/* from addr on */
 	size_t seq;
 	int pid;
 	enum trace_kind kind;

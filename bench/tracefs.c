@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #define TRACEFS "/sys/kernel/tracing"
+#define PMD_PAGES 512
 #define EVENT_BYTES 48		/* in the buffer, rounded up */
 #define HEADER_BYTES 16		/* of a buffer page: time stamp, bytes used */
 #define USED_MASK ((1UL << 30) - 1)
@@ -25,6 +26,8 @@ static const char *const event_names[TRACE_KINDS] = {
 	[TRACE_START] = "migrate/mm_migrate_pages_start",
 	[TRACE_SET_PTE] = "migrate/set_migration_pte",
 	[TRACE_REMOVE_PTE] = "migrate/remove_migration_pte",
+	[TRACE_SET_RUN] = "migrate/set_migration_run",
+	[TRACE_REMOVE_RUN] = "migrate/remove_migration_run",
 	[TRACE_SET_PMD] = "thp/set_migration_pmd",
 	[TRACE_REMOVE_PMD] = "thp/remove_migration_pmd",
 };
@@ -32,7 +35,12 @@ static const char *const event_names[TRACE_KINDS] = {
 static char instance[64];
 static bool mounted;
 static int event_id[TRACE_KINDS];
-static size_t addr_offset;
+static size_t addr_offset, nr_offset;
+
+static bool is_run(enum trace_kind kind)
+{
+	return kind == TRACE_SET_RUN || kind == TRACE_REMOVE_RUN;
+}
 
 static const char *path_of(const char *file)
 {
@@ -71,25 +79,41 @@ static void make_instance(void)
 	atexit(remove_instance);
 }
 
+/* Where an event has what its format, @text, calls @field */
+static size_t offset_of(enum trace_kind kind, const char *text, const char *field)
+{
+	char line[64];
+	const char *found;
+
+	snprintf(line, sizeof(line), " %s;\toffset:", field);
+	found = strstr(text, line);
+	if (!found)
+		die(EXIT_CANNOT_RUN, "--latency: event %s tells no %s", event_names[kind],
+		    field);
+	return strtoul(strchr(found, ':') + 1, NULL, 10);
+}
+
 static void enable_event(enum trace_kind kind)
 {
 	char file[128], text[2048];
-	const char *addr;
 
 	snprintf(file, sizeof(file), "events/%s/id", event_names[kind]);
-	if (read_text(path_of(file), text, sizeof(text)))
+	event_id[kind] = -1;
+	if (read_text(path_of(file), text, sizeof(text))) {
+		/* Linux tells of each PTE */
+		if (is_run(kind))
+			return;
 		die(EXIT_CANNOT_RUN, "--latency: this kernel has no event %s",
 		    event_names[kind]);
+	}
 	event_id[kind] = atoi(text);
 	snprintf(file, sizeof(file), "events/%s/format", event_names[kind]);
-	if (kind != TRACE_START) {
-		addr = read_text(path_of(file), text, sizeof(text)) ?
-			NULL : strstr(text, " addr;\toffset:");
-		if (!addr)
-			die(EXIT_CANNOT_RUN, "--latency: event %s tells no address",
-			    event_names[kind]);
-		addr_offset = strtoul(strchr(addr, ':') + 1, NULL, 10);
-	}
+	if (read_text(path_of(file), text, sizeof(text)))
+		text[0] = '\0';
+	if (kind != TRACE_START)
+		addr_offset = offset_of(kind, text, "addr");
+	if (is_run(kind))
+		nr_offset = offset_of(kind, text, "nr");
 	snprintf(file, sizeof(file), "events/%s/enable", event_names[kind]);
 	set(file, "1");
 }
@@ -130,7 +154,8 @@ static void add_event(struct trace_log *log, uint64_t ns, const char *data, size
 	for (kind = 0; kind < TRACE_KINDS && event_id[kind] != id; kind++)
 		;
 	if (kind == TRACE_KINDS ||
-	    (kind != TRACE_START && length < addr_offset + sizeof(e->addr)))
+	    (kind != TRACE_START && length < addr_offset + sizeof(e->addr)) ||
+	    (is_run(kind) && length < nr_offset + sizeof(e->pages)))
 		return;
 	if (log->count == log->room) {
 		log->room = log->room ? 2 * log->room : 4096;
@@ -139,10 +164,14 @@ static void add_event(struct trace_log *log, uint64_t ns, const char *data, size
 			die(EXIT_CANNOT_RUN, "no memory for %zu trace events", log->room);
 	}
 	e = &log->event[log->count];
-	*e = (struct trace_event){ .ns = ns, .kind = kind, .seq = log->count++ };
+	*e = (struct trace_event){ .ns = ns, .kind = kind, .pages = 1, .seq = log->count++ };
 	memcpy(&e->pid, data + 4, sizeof(e->pid));
 	if (kind != TRACE_START)
 		memcpy(&e->addr, data + addr_offset, sizeof(e->addr));
+	if (kind == TRACE_SET_PMD || kind == TRACE_REMOVE_PMD)
+		e->pages = PMD_PAGES;
+	if (is_run(kind))
+		memcpy(&e->pages, data + nr_offset, sizeof(e->pages));
 }
 
 /* Entries of a page: 5 bits type or length, 27 bits time since the one before. */

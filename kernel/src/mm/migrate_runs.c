@@ -158,7 +158,7 @@ static pte_t replace_run(struct mm_struct *mm, unsigned long addr, pte_t *ptep,
 			 struct page *page, unsigned int nr,
 			 struct entry_rights rights)
 {
-	unsigned int order = compound_order(compound_head(page)), hint, i;
+	unsigned int hint, i;
 	pte_t first = ptep_get(ptep), pte = first, old, swp_pte;
 	bool soft_dirty = pte_soft_dirty(first), uffd_wp = pte_uffd_wp(first);
 	swp_entry_t entry = migration_entry(page, pte, rights);
@@ -177,7 +177,6 @@ static pte_t replace_run(struct mm_struct *mm, unsigned long addr, pte_t *ptep,
 		for (i = 0; i < hint; i++, ptep++, addr += PAGE_SIZE) {
 			swp_pte = migration_pte(entry, soft_dirty, uffd_wp);
 			set_pte_at(mm, addr, ptep, swp_pte);
-			trace_set_migration_pte(addr, pte_val(swp_pte), order);
 			entry = next_entry(entry);
 		}
 	}
@@ -200,7 +199,6 @@ static pte_t replace_same(struct mm_struct *mm, unsigned long addr, pte_t *ptep,
 			  struct page *page, unsigned int nr,
 			  struct entry_rights rights)
 {
-	unsigned int order = compound_order(compound_head(page));
 	pte_t first = ptep_get(ptep), swp_pte;
 	swp_entry_t entry = migration_entry(page, first, rights);
 	u64 step = entry_step(entry);
@@ -209,7 +207,6 @@ static pte_t replace_same(struct mm_struct *mm, unsigned long addr, pte_t *ptep,
 				pte_uffd_wp(first));
 	for (; nr; nr--, ptep++, addr += PAGE_SIZE) {
 		set_pte_at(mm, addr, ptep, swp_pte);
-		trace_set_migration_pte(addr, pte_val(swp_pte), order);
 		swp_pte = pte_add(swp_pte, step);
 	}
 	return first;
@@ -245,6 +242,7 @@ unmap_run(struct vm_area_struct *vma, unsigned long addr, pte_t *ptep,
 	 * there before the pages stop being exclusive, and before the flush.
 	 */
 	flush_cache_range(vma, addr, addr + nr * PAGE_SIZE);
+	trace_set_migration_run(addr, nr, folio_order(folio));
 	*pte = way.same ?
 	       replace_same(vma->vm_mm, addr, ptep, page, nr, rights) :
 	       replace_run(vma->vm_mm, addr, ptep, page, nr, rights);
@@ -256,6 +254,7 @@ unmap_run(struct vm_area_struct *vma, unsigned long addr, pte_t *ptep,
 			flush_tlb_range(vma, addr, addr + nr * PAGE_SIZE);
 		/* Says young and dirty of too many, but loses neither */
 		set_ptes(vma->vm_mm, addr, ptep, *pte, nr);
+		trace_remove_migration_run(addr, nr, folio_order(folio));
 		return false;
 	}
 
@@ -463,15 +462,9 @@ static void restore_ptes(struct vm_area_struct *vma, unsigned long addr,
 			 pte_t *ptep, struct folio *folio, struct page *page,
 			 unsigned int nr)
 {
-	unsigned int order = folio_order(folio);
-	pte_t pte;
+	pte_t pte = restored_pte(vma, folio, page, ptep_get(ptep));
 
-	pte = restored_pte(vma, folio, page, ptep_get(ptep));
 	set_ptes(vma->vm_mm, addr, ptep, pte, nr);
-	if (trace_remove_migration_pte_enabled()) {
-		for (; nr; nr--, addr += PAGE_SIZE, pte = pte_next_pfn(pte))
-			trace_remove_migration_pte(addr, pte_val(pte), order);
-	}
 }
 
 static void restore_run(struct vm_area_struct *vma, unsigned long addr,
@@ -499,6 +492,7 @@ static void restore_run(struct vm_area_struct *vma, unsigned long addr,
 			restore_ptes(vma, addr + i * PAGE_SIZE, ptep + i, folio,
 				     page + i, 1);
 	}
+	trace_remove_migration_run(addr, nr, folio_order(folio));
 	if (vma->vm_flags & VM_LOCKED)
 		mlock_drain_local();
 

@@ -136,7 +136,7 @@ cycles() {
 	shift
 	copies=0
 	if [ -d $OFFLOAD ]; then
-		traced "migrate/set_migration_pte migrate_offload/migrate_offload_remap" "$@"
+		traced "migrate/set_migration_pte migrate/set_migration_run migrate_offload/migrate_offload_remap" "$@"
 		copies=${found##* }
 	fi
 	traced "migrate/mm_migrate_pages_start migrate/mm_migrate_pages" "$@"
@@ -162,7 +162,7 @@ traced() {
 			match($0, /nr_succeeded=[0-9]+/)
 			moved += substr($0, RSTART + 13, RLENGTH - 13)
 		}
-		/ set_migration_pte: / { unmapped = $4 }
+		/ set_migration_(pte|run): / { unmapped = $4 }
 		/ migrate_offload_remap: / { copies += $4 - unmapped }
 		END { printf "%.0f %.0f %.0f", total, moved, copies }
 	' $TRACE/trace)
