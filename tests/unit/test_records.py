@@ -92,11 +92,14 @@ def test_cycles_are_those_of_the_trace(shell: str, tmp_path: Path) -> None:
         "x-1 [0] ... 170 : migrate_offload_remap: b\nx-1 [0] ... 400 : mm_migrate_pages: nr_succeeded=512 x\n"
     )
     (tmp_path / "given").write_text(trace)
-    folders = "migrate/set_migration_pte migrate/set_migration_run migrate_offload/migrate_offload_remap"
+    folders = (
+        "migrate/set_migration_pte migrate/set_migration_run migrate_offload/migrate_offload_remap "
+        "migrate/mm_migrate_pages migrate/mm_migrate_pages_start"
+    )
     script = f"""
 TRACE=$WORK/trace OFFLOAD=$WORK
 mkdir() {{
-	for one in {folders} migrate/mm_migrate_pages migrate/mm_migrate_pages_start; do command mkdir -p $TRACE/events/$one; done
+	for one in {folders}; do command mkdir -p $TRACE/events/$one; done
 	cp given $TRACE/trace
 }}
 cycles 3 true"""

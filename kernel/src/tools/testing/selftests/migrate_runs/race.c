@@ -33,6 +33,7 @@ long race_run(struct race *race, size_t size, race_act act)
 	pthread_t thread;
 	long moves = 0;
 
+	race->stop = 0;
 	if (pthread_create(&thread, NULL, work, &worker))
 		return -1;
 	for (int node = 1; time(NULL) < end; node = !node, moves++)

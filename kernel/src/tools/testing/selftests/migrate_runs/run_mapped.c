@@ -500,7 +500,9 @@ TEST_F(race, no_write_is_lost)
 {
 	long before = mapped(), old_void = voided();
 
-	EXPECT_GT(race_run(&self->race, SIZE, variant->act), 0);
+	/* A slow machine may not come to copy one that nobody writes to */
+	for (int tries = 0; tries < 10 && mapped() == before; tries++)
+		EXPECT_GT(race_run(&self->race, SIZE, variant->act), 0);
 	TH_LOG("%ld rounds, %ld folios copied while mapped, %ld copies void",
 	       self->race.rounds, mapped() - before, voided() - old_void);
 	EXPECT_GT(self->race.rounds, 0);
