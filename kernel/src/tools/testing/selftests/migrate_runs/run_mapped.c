@@ -454,7 +454,6 @@ FIXTURE_VARIANT(race)
 	size_t folio;
 };
 
-
 #define RACE(name, _act) \
 FIXTURE_VARIANT_ADD(race, name##_64k) { .act = _act, .folio = FOLIO }; \
 FIXTURE_VARIANT_ADD(race, name##_2m) { .act = _act, .folio = PMD }
