@@ -207,8 +207,8 @@ static bool protect_ptes(struct vm_area_struct *vma, unsigned long addr,
 {
 	unsigned int nr = folio_nr_pages(folio);
 
-	/* See protect_pmd() */
-	if (!PageAnonExclusive(&folio->page) ||
+	/* See protect_pmd(), and migrate_protect() */
+	if (!PageAnonExclusive(&folio->page) || !folio_test_swapbacked(folio) ||
 	    (vma->vm_flags & VM_SHADOW_STACK) || vma_soft_dirty_enabled(vma) ||
 	    !migrate_is_whole(ptep, folio))
 		return false;
