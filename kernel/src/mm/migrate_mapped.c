@@ -259,7 +259,7 @@ static void release_pte(struct page_vma_mapped_walk *pvmw, struct folio *folio)
 unsigned int migrate_protect_range(struct folio **folios, unsigned int nr)
 {
 	return migrate_range_each(folios, nr, protect_ptes,
-				  MMU_NOTIFY_PROTECTION_PAGE);
+				  MMU_NOTIFY_PROTECTION_PAGE, false);
 }
 
 /**
@@ -276,21 +276,24 @@ unsigned int migrate_protect_range(struct folio **folios, unsigned int nr)
 unsigned int migrate_unmap_protected_range(struct folio **folios,
 					   unsigned int nr)
 {
-	nr = migrate_range_each(folios, nr, unmap_clean_ptes, MMU_NOTIFY_CLEAR);
+	nr = migrate_range_each(folios, nr, unmap_clean_ptes, MMU_NOTIFY_CLEAR,
+				false);
 	count_vm_events(PGMIGRATE_MAPPED, nr);
 	return nr;
 }
 
-static bool is_simple(struct folio *folio)
+/* One of them, for which there is time to wait */
+static bool unmap_by_ptes(struct folio *folio)
 {
-	return migrate_range_is_simple(folio);
+	return migrate_range_each(&folio, 1, unmap_clean_ptes, MMU_NOTIFY_CLEAR,
+				  true);
 }
 #else
 static void release_pte(struct page_vma_mapped_walk *pvmw, struct folio *folio)
 {
 }
 
-static bool is_simple(struct folio *folio)
+static bool unmap_by_ptes(struct folio *folio)
 {
 	return false;
 }
@@ -354,7 +357,8 @@ bool migrate_protect(struct folio *folio)
 	if (!migrate_mapped_fits(folio))
 		return false;
 	if (!folio_test_pmd_mappable(folio))
-		return is_simple(folio) && migrate_protect_range(&folio, 1);
+		return migrate_range_is_simple(folio) &&
+		       migrate_protect_range(&folio, 1);
 	if (folio_test_ksm(folio) || folio_is_zone_device(folio) ||
 	    folio_test_swapcache(folio) || !folio_test_swapbacked(folio) ||
 	    folio_test_has_hwpoisoned(folio))
@@ -398,7 +402,17 @@ bool migrate_protected_alone(struct folio *folio)
  */
 int migrate_copy_protected(struct folio *dst, struct folio *src)
 {
-	return migrate_protected_alone(src) ? folio_mc_copy(dst, src) : -EAGAIN;
+	int error;
+
+	if (folio_test_has_hwpoisoned(src))
+		return -EHWPOISON;
+	if (!migrate_protected_alone(src))
+		return -EAGAIN;
+	error = folio_mc_copy(dst, src);
+	/* Nobody shall read it again */
+	if (error == -EHWPOISON)
+		folio_set_has_hwpoisoned(src);
+	return error;
 }
 
 /**
@@ -414,11 +428,12 @@ int migrate_copy_protected(struct folio *dst, struct folio *src)
  */
 bool migrate_unmap_protected(struct folio *folio, bool copied)
 {
-	if (copied && !folio_test_pmd_mappable(folio) &&
-	    migrate_unmap_protected_range(&folio, 1))
-		return true;
-	if (copied && folio_test_pmd_mappable(folio) &&
-	    pmd_step(folio, unmap_clean_pmd, MMU_NOTIFY_CLEAR)) {
+	bool good = copied && (folio_test_pmd_mappable(folio) ?
+			       pmd_step(folio, unmap_clean_pmd,
+					MMU_NOTIFY_CLEAR) :
+			       unmap_by_ptes(folio));
+
+	if (good) {
 		count_vm_event(PGMIGRATE_MAPPED);
 		return true;
 	}

@@ -10,16 +10,16 @@
 #include <linux/jump_label.h>
 #include <linux/mm.h>
 
+/* mm/migrate.c: and still mapped? */
+bool migrate_folio_is_protected(struct folio *dst);
+
 #ifdef CONFIG_MIGRATE_MAPPED
 DECLARE_STATIC_KEY_TRUE(migrate_mapped_key);
 
 bool migrate_protect(struct folio *folio);
-unsigned int migrate_protect_range(struct folio **folios, unsigned int nr);
 bool migrate_protected_alone(struct folio *folio);
 int migrate_copy_protected(struct folio *dst, struct folio *src);
 bool migrate_unmap_protected(struct folio *folio, bool copied);
-unsigned int migrate_unmap_protected_range(struct folio **folios,
-					   unsigned int nr);
 
 /* Is a folio, perhaps not locked, of a kind that is copied while it is mapped? */
 static inline bool migrate_mapped_fits(struct folio *folio)
@@ -39,12 +39,6 @@ static inline bool migrate_protect(struct folio *folio)
 	return false;
 }
 
-static inline unsigned int migrate_protect_range(struct folio **folios,
-						 unsigned int nr)
-{
-	return 0;
-}
-
 static inline bool migrate_protected_alone(struct folio *folio)
 {
 	return false;
@@ -59,12 +53,24 @@ static inline bool migrate_unmap_protected(struct folio *folio, bool copied)
 {
 	return false;
 }
+#endif /* CONFIG_MIGRATE_MAPPED */
+
+#if defined(CONFIG_MIGRATE_MAPPED) && defined(CONFIG_MIGRATE_RANGES)
+unsigned int migrate_protect_range(struct folio **folios, unsigned int nr);
+unsigned int migrate_unmap_protected_range(struct folio **folios,
+					   unsigned int nr);
+#else
+static inline unsigned int migrate_protect_range(struct folio **folios,
+						 unsigned int nr)
+{
+	return 0;
+}
 
 static inline unsigned int
 migrate_unmap_protected_range(struct folio **folios, unsigned int nr)
 {
 	return 0;
 }
-#endif /* CONFIG_MIGRATE_MAPPED */
+#endif
 
 #endif /* _MM_MIGRATE_MAPPED_H */

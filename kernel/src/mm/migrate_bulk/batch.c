@@ -158,38 +158,42 @@ unsigned int migrate_folios_unmap_copied(struct folio **srcs,
 	if (done)
 		try_to_unmap_flush();
 	for (i = 0; i < done; i++)
-		migrate_folio_record_copied(dsts[i]);
+		migrate_folio_record_copied(dsts[i], true);
 	return done;
 }
 
 /**
  * migrate_copy_range() - copy protected folios by this CPU, then unmap them together
+ * @sources: those that have moved, and are mapped first: the copies take long
  * @src: the first one, if it is protected and mapped by PTEs
  * @dst: where it is to move to
  * @srcs: the list of @src and of those that come next; their destinations are on
  *	another one, in the same order
  *
- * What it leaves as it was, migrate_folio_move() deals with.
+ * Those that cannot be unmapped stay protected and copied, until migrate_folio_move()
+ * tries again.
  */
-void migrate_copy_range(struct folio *src, struct folio *dst,
-			struct list_head *srcs)
+void migrate_copy_range(struct migrate_sources *sources, struct folio *src,
+			struct folio *dst, struct list_head *srcs)
 {
 	struct folio *from[MIGRATE_RANGE], *to[MIGRATE_RANGE];
-	unsigned int nr = 0, pages = 0;
+	unsigned int nr = 0, pages = 0, i;
 
+	migrate_settle(sources);
 	list_for_each_entry_from(src, srcs, lru) {
 		if (nr == MIGRATE_RANGE || pages >= MIGRATE_RANGE_PAGES ||
 		    folio_test_pmd_mappable(src) ||
 		    !migrate_folio_is_protected(dst) ||
 		    migrate_copy_protected(dst, src))
 			break;
+		migrate_folio_record_copied(dst, false);
 		pages += folio_nr_pages(src);
 		from[nr] = src;
 		to[nr++] = dst;
 		dst = list_next_entry(dst, lru);
 	}
-	if (nr)
-		migrate_folios_unmap_copied(from, to, nr);
+	for (i = 0; i < nr; i++)
+		i += migrate_folios_unmap_copied(from + i, to + i, nr - i);
 }
 
 static void put_dsts(struct folio **dsts, unsigned int nr,

@@ -80,7 +80,7 @@ bool migrate_range_is_simple(struct folio *folio);
 bool migrate_range_fits(struct folio *first, struct folio *folio);
 unsigned int migrate_range_each(struct folio **folios, unsigned int nr,
 				migrate_range_step step,
-				enum mmu_notifier_event event);
+				enum mmu_notifier_event event, bool wait);
 unsigned int migrate_range_unmap(struct folio **folios, unsigned int nr);
 void migrate_range_restore(struct folio **srcs, struct folio **dsts,
 			   unsigned int nr);
@@ -96,8 +96,8 @@ unsigned int migrate_folios_protect(struct folio **srcs, struct folio **dsts,
 				    unsigned int nr);
 unsigned int migrate_folios_unmap_copied(struct folio **srcs,
 					 struct folio **dsts, unsigned int nr);
-void migrate_copy_range(struct folio *src, struct folio *dst,
-			struct list_head *srcs);
+void migrate_copy_range(struct migrate_sources *sources, struct folio *src,
+			struct folio *dst, struct list_head *srcs);
 void migrate_settle_later(struct migrate_sources *sources, struct folio *src,
 			  struct folio *dst);
 void migrate_settle(struct migrate_sources *sources);
@@ -105,8 +105,7 @@ void migrate_settle(struct migrate_sources *sources);
 /* mm/migrate.c */
 void migrate_folio_record_range(struct folio *dst, struct anon_vma *anon_vma);
 void migrate_folio_record_protected(struct folio *dst, struct anon_vma *anon_vma);
-void migrate_folio_record_copied(struct folio *dst);
-bool migrate_folio_is_protected(struct folio *dst);
+void migrate_folio_record_copied(struct folio *dst, bool unmapped);
 
 static inline bool migrate_ranges_enabled(void)
 {
@@ -145,9 +144,15 @@ migrate_folios_unmap_copied(struct folio **srcs, struct folio **dsts,
 	return 0;
 }
 
-static inline void migrate_copy_range(struct folio *src, struct folio *dst,
+static inline void migrate_copy_range(struct migrate_sources *sources,
+				      struct folio *src, struct folio *dst,
 				      struct list_head *srcs)
 {
+}
+
+static inline bool migrate_range_is_simple(struct folio *folio)
+{
+	return false;
 }
 
 static inline void migrate_settle_later(struct migrate_sources *sources,

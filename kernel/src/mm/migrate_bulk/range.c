@@ -215,12 +215,11 @@ table_step(const struct range_table *t, struct folio **folios, unsigned int nr,
 	return i;
 }
 
-static __always_inline unsigned int range_each(struct folio **folios,
-					       unsigned int nr,
-					       migrate_range_step step,
-					       enum mmu_notifier_event event)
+static __always_inline unsigned int
+range_each(struct folio **folios, unsigned int nr, migrate_range_step step,
+	   enum mmu_notifier_event event, bool wait)
 {
-	struct rmap_walk_control rwc = { .try_lock = true };
+	struct rmap_walk_control rwc = { .try_lock = !wait };
 	struct mmu_notifier_range range;
 	struct anon_vma *anon_vma;
 	unsigned int i;
@@ -251,8 +250,7 @@ static __always_inline unsigned int range_each(struct folio **folios,
  * @nr: how many
  * @step: what to do
  * @event: what secondary MMUs are told
- *
- * Does not wait for the lock of the reverse mapping.
+ * @wait: for the lock of the reverse mapping; else it is tried
  *
  * Return: with how many of the first folios it was done, up to the first one for
  * which @step returns false: none if they are not as simple as they looked. Of these
@@ -260,9 +258,9 @@ static __always_inline unsigned int range_each(struct folio **folios,
  */
 unsigned int migrate_range_each(struct folio **folios, unsigned int nr,
 				migrate_range_step step,
-				enum mmu_notifier_event event)
+				enum mmu_notifier_event event, bool wait)
 {
-	return range_each(folios, nr, step, event);
+	return range_each(folios, nr, step, event, wait);
 }
 
 static bool unmap_ptes(struct vm_area_struct *vma, unsigned long addr,
@@ -279,13 +277,15 @@ static bool unmap_ptes(struct vm_area_struct *vma, unsigned long addr,
  * @folios: as for migrate_range_each()
  * @nr: how many
  *
+ * Does not wait for the lock of the reverse mapping.
+ *
  * Return: how many of the first folios were unmapped. Each of them has a reference
  * to its anon_vma.
  */
 unsigned int migrate_range_unmap(struct folio **folios, unsigned int nr)
 {
 	/* Inlined: a step that is called costs small folios too much */
-	return range_each(folios, nr, unmap_ptes, MMU_NOTIFY_CLEAR);
+	return range_each(folios, nr, unmap_ptes, MMU_NOTIFY_CLEAR, false);
 }
 
 /* Return: how many of the first folios are mapped again */

@@ -46,7 +46,7 @@ void migrate_stretch_begin(struct migrate_stretch *stretch,
 			   unsigned int order, unsigned long left_pages,
 			   u64 now_ns)
 {
-	struct migrate_depth *depth = &state->depth;
+	struct migrate_depth *depth = &state->depth[order];
 	u64 shallow = READ_ONCE(depth->ns[false]);
 	u64 deep = READ_ONCE(depth->ns[true]);
 	struct migrate_cost *cost = &state->costs[false][order];
@@ -54,7 +54,7 @@ void migrate_stretch_begin(struct migrate_stretch *stretch,
 	bool due = time_after_eq(jiffies, READ_ONCE(depth->tried) + RETRY_OTHER);
 
 	*stretch = (struct migrate_stretch) {
-		.pages_left = ULONG_MAX, .start_ns = now_ns,
+		.order = order, .pages_left = ULONG_MAX, .start_ns = now_ns,
 	};
 	if (!state->may_deepen || left_pages < LEAST_PAGES)
 		return;
@@ -90,7 +90,7 @@ void migrate_stretch_begin(struct migrate_stretch *stretch,
 void migrate_stretch_end(const struct migrate_stretch *stretch,
 			 struct migrate_offload_state *state, u64 now_ns)
 {
-	u32 *known = &state->depth.ns[stretch->deep];
+	u32 *known = &state->depth[stretch->order].ns[stretch->deep];
 	u64 old = READ_ONCE(*known), new;
 
 	if (stretch->pages < LEAST_PAGES)

@@ -117,6 +117,7 @@ struct migrate_depth {
 /**
  * struct migrate_stretch - mapped folios that flow in one way
  * @deep: whole folios, many at a time
+ * @order: of the first one
  * @pages_left: so many base pages may still be given to the engine in this stretch
  * @pages: so many were
  * @pages_moved: and so many of these have moved
@@ -124,6 +125,7 @@ struct migrate_depth {
  */
 struct migrate_stretch {
 	bool deep;
+	unsigned int order;
 	unsigned long pages_left;
 	unsigned long pages;
 	unsigned long pages_moved;
@@ -211,7 +213,7 @@ struct migrate_window {
  * @may_choose: the CPU may copy where it is faster
  * @may_deepen: the engine may get whole folios, and more than fit into the target
  * @costs: of copies, by order of the folio; first in calls of many, then of few
- * @depth: what deep and shallow stretches take
+ * @depth: what deep and shallow stretches take, by order of the folio
  * @flush_pages: as the last call has learnt it: how many base pages should be
  *	unmapped for one TLB flush
  * @lost_window: a window was retired, since an engine still uses it
@@ -234,7 +236,7 @@ struct migrate_offload_state {
 	bool may_choose;
 	bool may_deepen;
 	struct migrate_cost costs[2][NR_PAGE_ORDERS];
-	struct migrate_depth depth;
+	struct migrate_depth depth[NR_PAGE_ORDERS];
 	unsigned long flush_pages;
 	bool lost_window;
 	spinlock_t lock;	/* of free */

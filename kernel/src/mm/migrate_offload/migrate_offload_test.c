@@ -802,13 +802,13 @@ static void deep_where_it_pays(struct kunit *test)
 	KUNIT_EXPECT_TRUE(test, depth_stretch(&state, all, all, 73));
 	KUNIT_EXPECT_FALSE(test, depth_stretch(&state, all, all, 80));
 	/* Nor where the CPU is cheaper */
-	state.depth.ns[true] = 40;
+	state.depth[0].ns[true] = 40;
 	KUNIT_EXPECT_TRUE(test, depth_stretch(&state, all, all, 40));
 	state.costs[false][0].cpu_ns = 40;
 	KUNIT_EXPECT_FALSE(test, depth_stretch(&state, all, all, 80));
 	/* Nor where all might miss the deadline */
 	state.costs[false][0].cpu_ns = 0;
-	state.depth.ns[true] = 20;
+	state.depth[0].ns[true] = 20;
 	KUNIT_EXPECT_TRUE(test, depth_stretch(&state, all, all, 20));
 	state.deadline = 1;
 	KUNIT_EXPECT_FALSE(test, depth_stretch(&state, all, all, 80));
@@ -845,7 +845,7 @@ static void deep_is_nothing_for_a_small_call(struct kunit *test)
 	stretch.pages = DEPTH_SHALLOW - 1;
 	stretch.pages_moved = stretch.pages;
 	migrate_stretch_end(&stretch, &state, stretch.pages);
-	KUNIT_EXPECT_EQ(test, state.depth.ns[false], 80);
+	KUNIT_EXPECT_EQ(test, state.depth[0].ns[false], 80);
 }
 
 static void other_depth_is_tried_again(struct kunit *test)
@@ -856,7 +856,7 @@ static void other_depth_is_tried_again(struct kunit *test)
 
 	depth_stretch(&state, all, all, 80);
 	depth_stretch(&state, all, all, 90);
-	state.depth.tried = jiffies - 10 * HZ;
+	state.depth[0].tried = jiffies - 10 * HZ;
 	migrate_stretch_begin(&stretch, &state, 0, all, 0);
 	KUNIT_EXPECT_TRUE(test, stretch.deep);
 	KUNIT_EXPECT_EQ(test, stretch.pages_left, MIGRATE_DEEP_PAGES);

@@ -372,6 +372,7 @@ void dcbm_fill(struct dcbm_part *part, struct migrate_copy *copy, size_t start,
 	part->src = folio_pfn(copy->src) + (start >> PAGE_SHIFT);
 	part->dst = folio_pfn(copy->dst) + (start >> PAGE_SHIFT);
 	part->len = len;
+	part->limit = dcbm_run_bytes(copy);
 	part->probe = false;
 	part->owner = NULL;
 }

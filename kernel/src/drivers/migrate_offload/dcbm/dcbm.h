@@ -72,6 +72,7 @@ struct dcbm_scatter {
  *	reference to each folio that it may still read
  * @dst: the first that it writes to, and likewise
  * @len: how many bytes
+ * @limit: how many there may be at most, if it is of whole folios
  * @scatter: the folios, if they do not adjoin each other; else NULL
  * @probe: it is a lost part that nobody ever waited for
  * @error: how a lost part has ended
@@ -91,6 +92,7 @@ struct dcbm_part {
 	unsigned long src;
 	unsigned long dst;
 	size_t len;
+	size_t limit;
 	struct dcbm_scatter *scatter;
 	bool probe;
 	int error;

@@ -34,10 +34,12 @@ void dcbm_forget_runs(void)
 }
 
 /* Others may use the same run at the same time: it is but a hint */
-static struct dcbm_chan *dcbm_run_go_on(int node, size_t size)
+static struct dcbm_chan *dcbm_run_go_on(int node,
+					const struct migrate_copy *copy)
 {
 	struct dcbm_run *run = raw_cpu_ptr(&dcbm_run);
-	size_t left = READ_ONCE(run->left);
+	size_t left = min(READ_ONCE(run->left), dcbm_run_bytes(copy));
+	size_t size = folio_size(copy->src);
 
 	if (left < size || READ_ONCE(run->node) != node)
 		return NULL;
@@ -83,7 +85,8 @@ bool dcbm_append(struct dcbm_part *part, struct migrate_copy *copy)
 {
 	size_t size = folio_size(copy->src);
 
-	if (part->len + size > dcbm_run_bytes(copy) ||
+	/* What others have begun is not made larger than they wanted */
+	if (part->len + size > min(part->limit, dcbm_run_bytes(copy)) ||
 	    part->nr_copies == DCBM_RUN_FOLIOS)
 		return false;
 	if (!part->scatter && !dcbm_adjoin(part, copy)) {
@@ -132,7 +135,7 @@ int dcbm_submit_small(struct migrate_copy *copy)
 	struct dcbm_part *part = NULL;
 	struct dcbm_chan *c;
 
-	c = dcbm_run_go_on(node, size);
+	c = dcbm_run_go_on(node, copy);
 	if (c && dcbm_join(c, copy))
 		return 0;
 	if (c)

@@ -15,7 +15,7 @@
 
 #include "dcbm.h"
 
-/* Of a channel. In flight there is seldom more: 16 are 2 MiB */
+/* Of a channel. In flight there is seldom more */
 #define DCBM_NR_SCATTERS	16
 
 /* Does the device see pages that do not adjoin as one range, if told to? */
