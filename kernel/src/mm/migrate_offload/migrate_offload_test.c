@@ -792,7 +792,6 @@ static bool depth_stretch(struct migrate_offload_state *state,
 static void deep_where_it_pays(struct kunit *test)
 {
 	struct migrate_offload_state state = { .may_deepen = true, .deadline = HZ };
-	struct migrate_offload_state chosen = {};
 	unsigned long all = DEPTH_CALL;
 
 	KUNIT_EXPECT_FALSE(test, depth_stretch(&state, all, all, 80));
@@ -813,8 +812,10 @@ static void deep_where_it_pays(struct kunit *test)
 	state.deadline = 1;
 	KUNIT_EXPECT_FALSE(test, depth_stretch(&state, all, all, 80));
 	/* Whoever has chosen the parts has them */
-	KUNIT_EXPECT_FALSE(test, depth_stretch(&chosen, all, all, 80));
-	KUNIT_EXPECT_FALSE(test, depth_stretch(&chosen, all, all, 80));
+	state.deadline = HZ;
+	KUNIT_EXPECT_TRUE(test, depth_stretch(&state, all, all, 20));
+	state.may_deepen = false;
+	KUNIT_EXPECT_FALSE(test, depth_stretch(&state, all, all, 80));
 }
 
 static void shallow_where_copies_are_void(struct kunit *test)
