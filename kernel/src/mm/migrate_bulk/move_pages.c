@@ -27,6 +27,7 @@
 #define BLOCK_LARGE	4096	/* addresses gone through before folios move */
 #define ADDRS_PER_HOLD	256	/* addresses looked up in one hold of mmap_lock */
 #define MAX_TARGETS	4	/* nodes that folios are queued for at once */
+#define SORT_BITS	5	/* of a page table's number, by which folios are sorted at once */
 
 /* Instead of a node or an error */
 enum {
@@ -47,6 +48,8 @@ struct move_block {
 struct move_target {
 	int node;
 	bool moved;
+	bool unsorted;		/* folios of a page table may not be neighbours */
+	pgoff_t table;		/* of the last folio */
 	struct list_head folios;
 };
 
@@ -85,6 +88,8 @@ static struct move_target *target_get(struct move_call *call, int node)
 	target = &call->targets[call->nr_targets++];
 	target->node = node;
 	target->moved = false;
+	target->unsorted = false;
+	target->table = 0;
 	INIT_LIST_HEAD(&target->folios);
 	return target;
 }
@@ -95,6 +100,43 @@ static bool isolate(struct move_call *call, struct folio *folio,
 	if (folio_test_hugetlb(folio))
 		return isolate_hugetlb(folio, &target->folios);
 	return migrate_claim(&call->claims, folio, &target->folios);
+}
+
+/* Which of the page tables that map its memory; a hint, since nothing is locked */
+static pgoff_t table_of(const struct folio *folio)
+{
+	return READ_ONCE(folio->index) >> (PMD_SHIFT - PAGE_SHIFT);
+}
+
+static void target_note(struct move_target *target, const struct folio *folio)
+{
+	pgoff_t table = table_of(folio);
+
+	target->unsorted |= table < target->table;
+	target->table = table;
+}
+
+/*
+ * Make folios of one page table neighbours, in whatever order their addresses
+ * came: then they are unmapped and mapped together. Those of equal number keep
+ * their order.
+ */
+static noinline_for_stack void target_sort(struct move_target *target)
+{
+	struct list_head tables[1 << SORT_BITS];
+	struct folio *folio, *next;
+	unsigned int i, shift;
+
+	for (i = 0; i < ARRAY_SIZE(tables); i++)
+		INIT_LIST_HEAD(&tables[i]);
+	for (shift = 0; shift < 2 * SORT_BITS; shift += SORT_BITS) {
+		list_for_each_entry_safe(folio, next, &target->folios, lru) {
+			i = (table_of(folio) >> shift) % ARRAY_SIZE(tables);
+			list_move_tail(&folio->lru, &tables[i]);
+		}
+		for (i = 0; i < ARRAY_SIZE(tables); i++)
+			list_splice_tail_init(&tables[i], &target->folios);
+	}
 }
 
 /* By us, or isolated by somebody else. No hugetlb page is on an LRU list. */
@@ -136,6 +178,7 @@ static int queue_folio(struct move_call *call, struct folio *folio, int node)
 		return STUCK;
 	if (!isolate(call, folio, target))
 		return call->attempts && call->quiet.disabled ? -EBUSY : STUCK;
+	target_note(target, folio);
 	call->last = folio;
 	call->last_target = target;
 	return QUEUED;
@@ -264,6 +307,8 @@ static int target_move(struct move_call *call, struct move_target *target)
 {
 	int err;
 
+	if (target->unsorted)
+		target_sort(target);
 	do {
 		err = migrate_to_node_bulk(&target->folios, target->node);
 	} while (err > 0 && lru_quiet_insist(&call->quiet));
