@@ -19,12 +19,14 @@ from ferry.tables import experiments, runner
 from ferry.vm import machine
 
 PERCENT = 0.5
+# With an engine, how much is in flight follows from measured times: a few instructions may change more.
+CHANNELS_PERCENT = 2.0
 
 
-def differing(pairs: Iterable[tuple[dict[str, Any], dict[str, Any]]]) -> list[str]:
+def differing(pairs: Iterable[tuple[dict[str, Any], dict[str, Any]]], most: float = PERCENT) -> list[str]:
     """The cells that are slower, or faster, than the kept ones beside them."""
     off = {f"{kept['folio_kib']} KiB": (found["gbps"] / kept["gbps"] - 1) * 100 for found, kept in pairs}
-    return [f"{what}: {percent:+.2f} %" for what, percent in off.items() if abs(percent) > PERCENT]
+    return [f"{what}: {percent:+.2f} %" for what, percent in off.items() if abs(percent) > most]
 
 
 def beside(
@@ -58,4 +60,4 @@ def test_moves_by_channels_are_as_they_were_kept() -> None:
     cells = experiments.throughput_cells(["2M", "64K", "4K"], [16], ["ferry"])
     found = [each.as_json() for each in runner.in_vms(cells, profile.load("zen3").as_machine())[0]]
     kept = Kept().load("table-v5-throughput")["cells"]
-    assert not differing(beside(found, kept, ("folio_kib", "engine", "channels")))
+    assert not differing(beside(found, kept, ("folio_kib", "engine", "channels")), CHANNELS_PERCENT)
