@@ -26,7 +26,7 @@ def test_ranges_do_without_walks() -> None:
     plan = steps.Plan(folios=("4K",), engines=("none",), size="16M")
     by_function = {count.function: count.instructions for count in steps.measure(plan)[0][0].counts}
     assert by_function.get("rmap_walk_anon", 0) < 5
-    assert by_function.get("unmap_run", 0) > 50, sorted(by_function)
+    assert by_function.get("migrate_unmap_whole", 0) > 50, sorted(by_function)
 
 
 def test_folios_one_by_one_are_walked_to() -> None:
