@@ -1083,8 +1083,10 @@ static bool pipeline_flow_mapped(struct migrate_pipeline *p)
 		return true;
 
 	p->from = &mapped;
-	/* Nobody waits for what is in flight: so the ring may be full */
-	p->quota = p->state->nr_chunks * p->state->chunk_pages;
+	/* Nobody waits for what is in flight: so the ring may be full, if nobody chose */
+	p->quota = p->state->target_us ?
+		   p->state->nr_chunks * p->state->chunk_pages :
+		   p->state->window_pages;
 	p->call.mapped = true;
 	p->call.failed = &later;
 	pipeline_begin_stretch(p);
