@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any
 
 from ferry import proc
-from ferry.server import emulator
+from ferry.vm import emulator
 
 WAIT_S = 60.0
 

@@ -15,8 +15,7 @@ from ferry.bench.sizes import parse_size
 from ferry.errors import FerryError
 from ferry.kernel import kbuild
 from ferry.kernel.kbuild import Kernel
-from ferry.server import emulator
-from ferry.vm import machine, qemu, records
+from ferry.vm import emulator, machine, qemu, records
 
 ROW = {
     "call": "move_pages", "memory": "anon", "folio_kib": 4, "bytes": 4096, "threads": 1, "busy": 0,

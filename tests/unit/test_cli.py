@@ -13,7 +13,7 @@ from ferry import cli, packages, paths
 from ferry.commands import test as runner
 from ferry.errors import FerryError
 from ferry.kernel import kbuild
-from ferry.server import emulator
+from ferry.vm import emulator
 
 
 def test_an_error_is_one_line_and_its_exit_code(

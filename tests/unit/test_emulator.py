@@ -8,7 +8,7 @@ import pytest
 
 from ferry import packages, proc
 from ferry.errors import CommandFailed, FerryError
-from ferry.server import emulator
+from ferry.vm import emulator
 from tests.unit.conftest import digest_of
 
 

@@ -10,8 +10,7 @@ from ferry.bench import iommu
 from ferry.cli import main
 from ferry.errors import FerryError
 from ferry.results import provenance, report
-from ferry.server import emulator
-from ferry.vm import machine
+from ferry.vm import emulator, machine
 from tests.unit.said import record
 
 

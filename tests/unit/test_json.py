@@ -18,10 +18,9 @@ from ferry.bench import clients, cost, iommu, migbench, steps
 from ferry.commands import day as day_command
 from ferry.commands import table as table_command
 from ferry.results import plot, provenance
-from ferry.server import emulator
 from ferry.suites import day, mmtests, torture
 from ferry.tables import page, show
-from ferry.vm import machine
+from ferry.vm import emulator, machine
 
 
 def _said(where: Any, kvm: bool, write: Callable[[str], None], made: Any) -> tuple[list[Any], dict[str, str]]:

@@ -17,8 +17,7 @@ from ferry.commands.vm import shell_script
 from ferry.errors import FerryError
 from ferry.kernel import kbuild
 from ferry.kernel.kbuild import Kernel
-from ferry.server import emulator
-from ferry.vm import qemu, records
+from ferry.vm import emulator, qemu, records
 from ferry.vm.machine import Machine
 from tests.unit import said
 from tests.unit.conftest import FakeProgram

@@ -13,9 +13,8 @@ from ferry.bench import migbench, redis, rows
 from ferry.errors import FerryError, UsageError
 from ferry.kernel.kbuild import Kernel
 from ferry.results import report
-from ferry.server import emulator
 from ferry.suites import kselftest, ktap
-from ferry.vm import console, initramfs, machine, qemu, races
+from ferry.vm import console, emulator, initramfs, machine, qemu, races
 from ferry.vm.machine import MACHINES, ONE_BY_ONE
 
 MIGBENCH = {

@@ -6,7 +6,8 @@ from __future__ import annotations
 import pytest
 
 from ferry.bench import clients
-from ferry.server import emulator, profile
+from ferry.server import profile
+from ferry.vm import emulator
 
 pytestmark = pytest.mark.vm
 

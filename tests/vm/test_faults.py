@@ -8,8 +8,8 @@ import pytest
 from ferry import cli
 from ferry.bench import migbench
 from ferry.kernel import kbuild
-from ferry.server import emulator, faults, profile
-from ferry.vm import qemu, records
+from ferry.server import faults, profile
+from ferry.vm import emulator, qemu, records
 
 pytestmark = pytest.mark.vm
 

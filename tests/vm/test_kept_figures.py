@@ -14,9 +14,9 @@ import pytest
 
 from ferry.bench import migbench
 from ferry.results.figures import NO_ENGINE, Kept
-from ferry.server import emulator, profile
+from ferry.server import profile
 from ferry.tables import experiments, runner
-from ferry.vm import machine
+from ferry.vm import emulator, machine
 
 PERCENT = 0.5
 # With an engine, how much is in flight follows from measured times: a few instructions may change more.

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ferry.server import emulator
+from ferry.vm import emulator
 from tests.qtest import Qtest
 
 pytestmark = pytest.mark.vm

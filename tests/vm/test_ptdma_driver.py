@@ -9,9 +9,9 @@ import pytest
 
 from ferry.bench import migbench
 from ferry.kernel import kbuild
-from ferry.server import emulator, faults, profile
+from ferry.server import faults, profile
 from ferry.suites import kselftest, ktap
-from ferry.vm import machine, qemu, records
+from ferry.vm import emulator, machine, qemu, records
 
 pytestmark = pytest.mark.vm
 

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from ferry import proc
-from ferry.server import emulator
-from ferry.vm import records
+from ferry.vm import emulator, records
 
 pytestmark = pytest.mark.vm
 

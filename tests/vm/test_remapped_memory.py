@@ -10,8 +10,8 @@ import pytest
 
 from ferry import proc
 from ferry.kernel import kbuild
-from ferry.server import emulator, profile
-from ferry.vm import machine, qemu, records
+from ferry.server import profile
+from ferry.vm import emulator, machine, qemu, records
 
 pytestmark = pytest.mark.vm
 

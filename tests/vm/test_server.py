@@ -10,8 +10,9 @@ import pytest
 from ferry import paths
 from ferry.bench.cell import Cell
 from ferry.errors import FerryError
-from ferry.server import emulator, profile
+from ferry.server import profile
 from ferry.tables import runner
+from ferry.vm import emulator
 from ferry.vm.machine import Machine
 
 pytestmark = pytest.mark.vm

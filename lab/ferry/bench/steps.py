@@ -23,8 +23,8 @@ from ferry.errors import FerryError, UsageError
 from ferry.kernel import kbuild
 from ferry.kernel.kbuild import Kernel
 from ferry.progress import Step
-from ferry.server import emulator, profile
-from ferry.vm import qemu, records
+from ferry.server import profile
+from ferry.vm import emulator, qemu, records
 from ferry.vm.machine import Machine
 
 PLUGIN = emulator.HERE / "plugin/steps.c"

@@ -11,9 +11,9 @@ from ferry.bench import migbench, redis
 from ferry.commands.bench import as_json
 from ferry.kernel import kbuild
 from ferry.results import plot, provenance, report
-from ferry.server import emulator, profile
+from ferry.server import profile
 from ferry.tables import experiments, runner, show
-from ferry.vm import machine
+from ferry.vm import emulator, machine
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -10,7 +10,8 @@ from ferry import paths
 from ferry.bench import clients
 from ferry.errors import UsageError
 from ferry.results import provenance, report
-from ferry.server import emulator, profile
+from ferry.server import profile
+from ferry.vm import emulator
 
 if TYPE_CHECKING:
     from rich.table import Table

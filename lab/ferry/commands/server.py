@@ -7,8 +7,9 @@ import argparse
 from dataclasses import asdict
 
 from ferry.results import report
-from ferry.server import emulator, faults, profile
+from ferry.server import faults, profile
 from ferry.tables import fit
+from ferry.vm import emulator
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -13,8 +13,9 @@ from ferry.errors import FerryError, UsageError
 from ferry.help import examples
 from ferry.progress import elapsed, note
 from ferry.results import provenance, report
-from ferry.server import emulator, profile
+from ferry.server import profile
 from ferry.tables import experiments, here, page, runner, show
+from ferry.vm import emulator
 from ferry.vm.machine import Machine
 
 ALL = "all"

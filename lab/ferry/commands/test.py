@@ -10,7 +10,7 @@ import sys
 
 from ferry import packages, paths
 from ferry.kernel import kbuild
-from ferry.server import emulator
+from ferry.vm import emulator
 
 KERNELS = ("vanilla", "ferry", "debug")  # that tests boot
 LONG_KERNELS = ("iommu-kcsan",)  # that those marked "long" boot

@@ -18,8 +18,8 @@ from ferry.errors import UsageError
 from ferry.help import examples
 from ferry.kernel import kbuild
 from ferry.progress import note
-from ferry.server import emulator, profile
-from ferry.vm import machine, qemu
+from ferry.server import profile
+from ferry.vm import emulator, machine, qemu
 
 DAY_S = 86400.0
 PORT = "/dev/ttyS1"  # that of a guest's output

@@ -17,7 +17,7 @@ from ferry import files, paths
 from ferry.errors import FerryError
 from ferry.git import git
 from ferry.kernel import config
-from ferry.server import emulator
+from ferry.vm import emulator
 from ferry.vm.machine import Machine
 
 _COMPILER = re.compile(r"\((\S+-?gcc[^()]*(?:\([^()]*\)[^(),]*)?|clang[^,()]*)")

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: GPL-2.0
-"""The emulated server: its QEMU and its parameters."""
+"""The emulated server: its parameters."""

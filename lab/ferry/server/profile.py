@@ -13,8 +13,7 @@ from typing import Any
 
 from ferry import paths
 from ferry.errors import FerryError, UsageError
-from ferry.server import emulator
-from ferry.vm import machine
+from ferry.vm import emulator, machine
 
 FOLDER = paths.ROOT / "server"
 # The PCI slot of the first function; QEMU's own devices are below, and where the guest has the host's root

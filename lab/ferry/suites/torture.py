@@ -18,9 +18,9 @@ from ferry import proc
 from ferry.errors import UsageError
 from ferry.kernel import kbuild
 from ferry.kernel.kbuild import Kernel
-from ferry.server import emulator, profile
+from ferry.server import profile
 from ferry.suites import kselftest, ktap
-from ferry.vm import machine, qemu
+from ferry.vm import emulator, machine, qemu
 from ferry.vm.machine import Machine
 
 PROGRAM = "torture"

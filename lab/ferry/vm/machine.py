@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ferry.errors import FerryError, UsageError
-from ferry.server import emulator
+from ferry.vm import emulator
 
 # Left to the host beside a guest's memory.
 HOST_RESERVE_MIB = 1024

@@ -20,8 +20,7 @@ from typing import TextIO
 from ferry import packages, paths, proc
 from ferry.errors import FerryError, quoted
 from ferry.kernel.kbuild import Kernel
-from ferry.server import emulator
-from ferry.vm import console, initramfs, races, records
+from ferry.vm import console, emulator, initramfs, races, records
 from ferry.vm.machine import Machine
 
 OnOutput = Callable[[str], None]
