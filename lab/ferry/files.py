@@ -8,6 +8,7 @@ import hashlib
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 
 from ferry.progress import note
@@ -45,6 +46,21 @@ def digest(*parts: str | bytes | Path) -> str:
         data = data.encode() if isinstance(data, str) else data
         total.update(b"%d:" % len(data) + data)
     return total.hexdigest()
+
+
+def contents(path: Path) -> str:
+    """SHA-256 of a file, which is read again only if it has changed; "" if there is none."""
+    try:
+        stat = path.stat()
+    except FileNotFoundError:
+        return ""
+    return _contents(path, stat.st_ino, stat.st_size, stat.st_mtime_ns)
+
+
+@cache
+def _contents(path: Path, *version: int) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 @contextmanager

@@ -191,9 +191,9 @@ def test_vanilla_has_the_copies_of_the_same_batch() -> None:
 def test_a_cell_is_alone_and_begins_as_its_state_says() -> None:
     """Nothing that a neighbour has left; another state is another machine, not another measurement."""
     one = Cell("ferry", "4K", 512, 16)
-    script = runner.script(7, one)
+    script = runner.script(one)
     assert script.count(" --folio") == 1
-    assert runner.script(7, replace(one, state=3)) == "perturb 3\n" + script.replace("x16", "x16, state 3")
+    assert runner.script(replace(one, state=3)) == "perturb 3\n" + script.replace("x16", "x16, state 3")
     server = profile.load("zen3").computer
     assert server.in_state(0) == server
     assert server.in_state(3).kernel_args == (*server.kernel_args, "ferry_state=3")

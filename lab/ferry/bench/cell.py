@@ -162,6 +162,7 @@ class Found:
             "copy_share": (self.cycles and self.cycles[1] / self.cycles[0]) or None,
             "published_copy_share": self.published_share,
             "verified_bytes": self.row.verified_bytes,
+            "records": list(filter(None, self.row.records)) or None,
         }
         return {key: value for key, value in known.items() if value is not None}
 

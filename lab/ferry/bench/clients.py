@@ -7,12 +7,10 @@ whoever has it, and a copy that the engine makes leaves more of it.
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
-import threading
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +18,10 @@ from ferry import packages, proc
 from ferry.bench import rows
 from ferry.bench.sizes import PAGE
 from ferry.errors import FerryError
-from ferry.kernel import kbuild
-from ferry.progress import Step
-from ferry.vm import parallel, qemu, records
+from ferry.vm import boots, qemu, records
+from ferry.vm.boots import Boot, Said
 from ferry.vm.machine import Machine
+from ferry.vm.store import Store
 
 PACKAGES = ("redis-server", "redis-tools", "numactl")
 PROGRAMS = ("redis-server", "redis-cli", "redis-benchmark", "migratepages")
@@ -81,6 +79,7 @@ class Found:
     still: Load
     moved: Load
     moves: tuple[Move, ...]
+    records: tuple[str, ...] = ()
 
     def lost_ms(self, requests: int) -> float:
         """How much later the last request was done for each move."""
@@ -118,33 +117,31 @@ def script(plan: Plan, cell: Cell) -> str:
     return "\n".join(lines)
 
 
-def measure(plan: Plan, machine: Machine, cells: Sequence[Cell]) -> tuple[list[Found], dict[str, str]]:
+def measure(
+    plan: Plan, machine: Machine, cells: Sequence[Cell], store: Store | None = None
+) -> tuple[list[Found], dict[str, str]]:
     """Each cell in a boot of its own. Returns them in order, and the kernels' releases.
 
     Raises FerryError if the server's data has changed, or less of it was moved than it has.
     """
     packages.ensure(PACKAGES)
-    kernels = {name: kbuild.build(name) for name in dict.fromkeys(_flavour(cell) for cell in cells)}
     programs = with_libraries(PROGRAMS)
-    found: dict[Cell, Found] = {}
-    with Step(f"move redis-server in {len(cells)} VMs ({machine.name})") as step:
-
-        def run(cell: Cell, cancelled: threading.Event) -> Found:
-            job = qemu.Job(
+    every = [
+        Boot(
+            f"redis on {cell}",
+            "vanilla" if cell.engine == rows.VANILLA else "ferry",
+            machine,
+            qemu.Job(
                 script(plan, cell), TIMEOUT_S, programs=programs, name=f"console-{cell.folio}-{cell.engine}"
-            )
-            kernel = kernels[_flavour(cell)]
-            said = qemu.measure(kernel, machine, job, f"redis on {cell}", cancelled=cancelled)
-            return parse(said, cell, plan)
+            ),
+        )
+        for cell in cells
+    ]
 
-        for each in parallel.run(run, cells, len(os.sched_getaffinity(0))):
-            found[each.cell] = each
-            step.update(f"{len(found)}/{len(cells)}")
-    return [found[cell] for cell in cells], {name: each.release for name, each in kernels.items()}
+    def parsed(index: int, said: Said) -> Found:
+        return replace(parse(said.text, cells[index], plan), records=(said.record,))
 
-
-def _flavour(cell: Cell) -> str:
-    return "vanilla" if cell.engine == rows.VANILLA else "ferry"
+    return boots.run(f"move redis-server in {len(cells)} VMs ({machine.name})", every, parsed, store)
 
 
 def parse(said: str, cell: Cell, plan: Plan) -> Found:

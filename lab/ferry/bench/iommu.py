@@ -7,6 +7,7 @@ import shutil
 import statistics
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +15,12 @@ from ferry import packages, paths, proc
 from ferry.errors import FerryError
 from ferry.kernel import kbuild
 from ferry.kernel.kbuild import Kernel
-from ferry.progress import Step
-from ferry.vm import machine, qemu, records
+from ferry.vm import boots, machine, qemu, records
+from ferry.vm.boots import Boot
+from ferry.vm.store import Store
 
 FLAVOURS = ("vanilla", "ferry")
+Key = tuple[str, str, int]  # what is looked at, a kernel, which turn
 MODULE = "bench/iommu_bench.ko"
 STRESS = "bin/iova_stress"
 TABLE_MIB = 2  # addresses under one table of 4 KiB pages
@@ -136,6 +139,7 @@ class Seen:
     memory: dict[str, Memory] = field(default_factory=dict)  # by "vfio up" and the like
     speed: dict[str, list[float]] = field(default_factory=dict)  # pairs per ms, by workload
     left: dict[str, Left] = field(default_factory=dict)  # by load and threads, "api_ring 4"
+    record: str = ""
 
 
 @dataclass(frozen=True)
@@ -149,6 +153,7 @@ class Result:
     kernels: dict[str, str]
     # What the DMA API leaves, by mode, flavour, load and threads
     api: dict[str, dict[str, dict[str, Left]]] = field(default_factory=dict)
+    records: tuple[str, ...] = ()
 
     @property
     def passed(self) -> bool:
@@ -178,6 +183,7 @@ class Result:
                 for mode, flavours in self.api.items()
             },
             "passed": self.passed,
+            "records": self.records,
         }
 
 
@@ -264,53 +270,68 @@ def parse(said: str) -> Seen:
     return seen
 
 
+@cache
+def _programs(kernel: Kernel) -> dict[str, Path]:
+    return {MODULE: build_module(kernel), STRESS: build_stress(kernel)}
+
+
 def _boot(
-    kernel: Kernel, where: machine.Machine, job: str, limit_s: float, kernel_args: tuple[str, ...] = ()
-) -> Seen:
-    programs = {MODULE: build_module(kernel), STRESS: build_stress(kernel)}
-    what = qemu.Job(job, limit_s, programs=programs, kernel_args=kernel_args)
-    with Step(f"measure {kernel.flavour} ({' '.join((where.name, *kernel_args))})") as progress:
-        return parse(
-            qemu.measure(kernel, where, what, f"the job on {kernel.flavour}", on_output=progress.update)
-        )
+    kernel: Kernel, where: machine.Machine, limit_s: float, job: str, turn: int = 0, mode: str = ""
+) -> Boot:
+    args = (f"iommu.strict={int(mode == 'strict')}",) if mode else ()
+    what = qemu.Job(job, limit_s, programs=_programs(kernel), kernel_args=args)
+    return Boot(f"{kernel.flavour} ({' '.join((where.name, *args))})", kernel.flavour, where, what, turn)
 
 
-def _measure_api(kernels: dict[str, Kernel]) -> dict[str, dict[str, dict[str, Left]]]:
+def _four_cpus(kernels: dict[str, Kernel], counted: bool) -> dict[Key, Boot]:
+    """Threads that map and unmap, in turns, and what the DMA API leaves."""
     where = machine.get("iommu-smp")
-    where = replace(where, devices=(*where.devices, *DISK))
-    strict = {mode: (f"iommu.strict={int(mode == 'strict')}",) for mode in API_MODES}
-    return {
-        mode: {
-            name: _boot(kernel, where, api_script(), API_S, strict[mode]).left
-            for name, kernel in kernels.items()
-        }
+    disk = replace(where, devices=(*where.devices, *DISK))
+    turns = range(SMP_ROUNDS if counted else 0)
+    every = {
+        ("smp", name, turn): _boot(kernel, where, SMP_S, smp_script(), turn)
+        for turn in turns
+        for name, kernel in kernels.items()
+    }
+    return every | {
+        (mode, name, 0): _boot(kernel, disk, API_S, api_script(), mode=mode)
         for mode in API_MODES
+        for name, kernel in kernels.items()
     }
 
 
-def measure(iova_gib: int = 64, smp: bool = True, counted: bool = True) -> Result:
+def _see(title: str, every: dict[Key, Boot], store: Store | None) -> dict[Key, Seen]:
+    if not every:
+        return {}
+    seen, _ = boots.run(
+        title, [*every.values()], lambda _, said: replace(parse(said.text), record=said.record), store
+    )
+    return dict(zip(every, seen, strict=True))
+
+
+def measure(iova_gib: int = 64, smp: bool = True, counted: bool = True, store: Store | None = None) -> Result:
     """Boot both kernels under icount, then in turns with four CPUs, and compare.
 
     Without smp only what is counted, without counted only what the DMA API leaves.
     """
     kernels = {name: kbuild.build(name) for name in FLAVOURS}
-    found = {
-        name: _boot(kernel, machine.get("iommu"), count_script(iova_gib), COUNT_S)
+    once = {
+        ("count", name, 0): _boot(kernel, machine.get("iommu"), COUNT_S, count_script(iova_gib))
         for name, kernel in kernels.items()
         if counted
     }
-    counts = [
-        Count(loop, found["vanilla"].insn[loop.name], found["ferry"].insn[loop.name])
-        for loop in LOOPS
-        if counted
-    ]
-    speeds: dict[str, dict[str, list[float]]] = {name: {} for name in FLAVOURS} if smp and counted else {}
-    for _ in range(SMP_ROUNDS if speeds else 0):
-        for name, kernel in kernels.items():
-            seen = _boot(kernel, machine.get("iommu-smp"), smp_script(), SMP_S)
-            for workload, speed in seen.speed.items():
-                speeds[name].setdefault(workload, []).extend(speed)
-    api = _measure_api(kernels) if smp else {}
-    memory = {name: seen.memory for name, seen in found.items()}
+    seen = _see("count maps and unmaps", once, store)
+    seen |= _see("map and unmap with four CPUs", _four_cpus(kernels, counted) if smp else {}, store)
+    speeds: dict[str, dict[str, list[float]]] = {name: {} for name in FLAVOURS if smp and counted}
+    api: dict[str, dict[str, dict[str, Left]]] = {mode: {} for mode in API_MODES if smp}
+    for (what, name, _), each in seen.items():
+        if what in API_MODES:
+            api[what][name] = each.left
+        for workload, speed in each.speed.items() if what == "smp" else ():
+            speeds[name].setdefault(workload, []).extend(speed)
+    base, ferry = ({} if not counted else seen["count", name, 0].insn for name in FLAVOURS)
+    counts = [Count(loop, base[loop.name], ferry[loop.name]) for loop in LOOPS if counted]
+    memory = {name: each.memory for (what, name, _), each in seen.items() if what == "count"}
     releases = {name: kernel.release for name, kernel in kernels.items()}
-    return Result(iova_gib, counts, memory, speeds, releases, api)
+    named = tuple(each.record for each in seen.values() if each.record)
+    return Result(iova_gib, counts, memory, speeds, releases, api, named)

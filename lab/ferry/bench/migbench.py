@@ -3,19 +3,20 @@
 
 from __future__ import annotations
 
+import itertools
 import shlex
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ferry import packages, paths, proc
 from ferry.bench import rows
 from ferry.bench.sizes import UNITS, parse_size
 from ferry.errors import FerryError, UsageError
-from ferry.kernel import kbuild
-from ferry.progress import Step
-from ferry.vm import qemu, records
+from ferry.vm import boots, qemu, records
+from ferry.vm.boots import Boot, Said
 from ferry.vm.machine import Machine
+from ferry.vm.store import Store
 
 # vanilla is the kernel without Ferry; none is Ferry's kernel with nothing active.
 ENGINES = (rows.VANILLA, "none", "cpu", "mtcopy", "dcbm")
@@ -125,33 +126,38 @@ def script(plan: Plan, flavour: str) -> str:
     return "\n".join(lines)
 
 
-def measure(plan: Plan, machine: Machine, *, kvm: bool = False) -> Measured:
+def measure(plan: Plan, machine: Machine, *, kvm: bool = False, store: Store | None = None) -> Measured:
     """Boot what the plan needs, vanilla first, and measure. Raises FerryError if a byte is lost."""
     plan.check(machine)
-    qemu.ensure_emulator(machine, kvm)
-    flavours = [name for name in ("vanilla", "ferry") if plan.on(name)]
-    kernels = {name: kbuild.build(plan.ferry if name == "ferry" else name) for name in flavours}
-    migbench = build_migbench()
-    if kvm:
-        qemu.probe_kvm(kernels[flavours[0]])
-    found: list[rows.Row] = []
-    for number in range(1, plan.rounds + 1):
-        of = f", round {number} of {plan.rounds}" if plan.rounds > 1 else ""
-        for name, kernel in kernels.items():
-            count = len(plan.folios) * len(plan.on(name))
-            limit = BOOT_S + count * (
-                ROW_S + parse_size(plan.size) / UNITS["G"] * plan.runs * SECONDS_PER_GIB
-            )
-            job = qemu.Job(script(plan, name), limit, programs={"bin/migbench": migbench})
-            with Step(f"measure {name} ({machine.name}{of})") as progress:
-                what = f"the bench on {name}"
-                said = qemu.measure(kernel, machine, job, what, kvm=kvm, on_output=progress.update)
-            here = parse(said, plan)
-            if len(here) < count:
-                raise FerryError(f"{what} has {len(here)} of {count} rows")
-            found += here
-    found = rows.with_ratios(rows.over_rounds(found))
-    return Measured(found, {each.flavour: each.release for each in kernels.values()}, machine)
+    programs = {"bin/migbench": build_migbench()}
+    every = [
+        Boot(
+            f"the bench on {flavour}{f', round {turn + 1} of {plan.rounds}' * (plan.rounds > 1)}",
+            plan.ferry if flavour == "ferry" else flavour,
+            machine,
+            qemu.Job(script(plan, flavour), _limit_s(plan, flavour), programs=programs),
+            turn,
+        )
+        for turn in range(plan.rounds)
+        for flavour in ("vanilla", "ferry")
+        if plan.on(flavour)
+    ]
+
+    def parsed(index: int, said: Said) -> list[rows.Row]:
+        found = parse(said.text, plan)
+        count = len(plan.folios) * len(plan.on("vanilla" if every[index].flavour == "vanilla" else "ferry"))
+        if len(found) < count:
+            raise FerryError(f"{every[index].title} has {len(found)} of {count} rows")
+        return [replace(row, records=(said.record,)) for row in found]
+
+    title = f"move memory in {len(every)} VMs ({machine.name})"
+    found, kernels = boots.run(title, every, parsed, store, kvm=kvm)
+    return Measured(rows.with_ratios(rows.over_rounds(itertools.chain(*found))), kernels, machine)
+
+
+def _limit_s(plan: Plan, flavour: str) -> float:
+    count = len(plan.folios) * len(plan.on(flavour))
+    return BOOT_S + count * (ROW_S + parse_size(plan.size) / UNITS["G"] * plan.runs * SECONDS_PER_GIB)
 
 
 def parse(said: str, plan: Plan) -> list[rows.Row]:

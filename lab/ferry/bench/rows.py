@@ -42,6 +42,7 @@ class Row:
     tlb_shootdowns_per_folio: float | None = None  # interrupts of the whole machine
     writes: int = 0  # that were made, in all runs
     write_wait_us: dict[str, float | None] = field(default_factory=lambda: dict.fromkeys(PERCENTILES))
+    records: tuple[str, ...] = ()  # what it was made of, by their names in the store
 
     @property
     def setting(self) -> tuple[object, ...]:
@@ -114,6 +115,7 @@ def _over_rounds(group: list[Row]) -> Row:
         writes=sum(each.writes for each in group),
         write_wait_us=_percentiles([each.write_wait_us for each in group]),
         verified_bytes=sum(each.verified_bytes for each in group),
+        records=tuple(name for each in group for name in each.records),
     )
 
 

@@ -9,10 +9,9 @@ ends with its return. So what a step calls belongs to it, unless that is a step 
 from __future__ import annotations
 
 import re
-import tempfile
 from bisect import bisect_right
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from ferry import packages, paths, proc
@@ -21,11 +20,11 @@ from ferry.bench.cell import Cell
 from ferry.bench.sizes import parse_size
 from ferry.errors import FerryError, UsageError
 from ferry.kernel import kbuild
-from ferry.kernel.kbuild import Kernel
-from ferry.progress import Step
 from ferry.server import profile
-from ferry.vm import emulator, qemu, records
+from ferry.vm import boots, emulator, qemu, records
+from ferry.vm.boots import Boot, Said
 from ferry.vm.machine import Machine
+from ferry.vm.store import Store
 
 PLUGIN = emulator.HERE / "plugin/steps.c"
 CALLS = ("move_pages", "migrate_pages", "mbind")
@@ -120,6 +119,7 @@ class Breakdown:
     engine: str
     channels: int
     counts: tuple[Count, ...]
+    records: tuple[str, ...] = ()
 
     @property
     def total(self) -> float:
@@ -219,39 +219,46 @@ def parse(text: str, symbols: Iterable[tuple[int, str]], folios: int) -> tuple[C
     return tuple(Count(step, name, count / folios) for (step, name), count in total.items())
 
 
-def measure(plan: Plan) -> tuple[list[Breakdown], dict[str, str]]:
+def measure(plan: Plan, store: Store | None = None) -> tuple[list[Breakdown], dict[str, str]]:
     """Boot once for each engine and folio size; returns what was counted, and the kernels' releases."""
     plan.check()
     plugin = build_plugin()
+    programs = {"bin/migbench": migbench.build_migbench()}
     flavours = {engine: "vanilla" if engine == rows.VANILLA else "ferry" for engine in plan.engines}
-    kernels = {name: kbuild.build(name) for name in dict.fromkeys(flavours.values())}
-    migbench.build_migbench()
-    found = [
-        _breakdown(plan, kernels[flavours[engine]], plugin, engine, folio)
-        for folio in plan.folios
-        for engine in plan.engines
-    ]
-    return found, {name: kernel.release for name, kernel in kernels.items()}
-
-
-def _breakdown(plan: Plan, kernel: Kernel, plugin: Path, engine: str, folio: str) -> Breakdown:
-    server = plan.machine
-    folios = parse_size(plan.size) // parse_size(folio)
-    with tempfile.TemporaryDirectory(prefix="steps-", dir=paths.BUILD) as name:
-        functions, out = Path(name) / "functions", Path(name) / "counts"
-        functions.write_text(table((kernel.build_dir / "System.map").read_text(), plan.call))
-        where = replace(server, program=(*server.program, "-plugin", f"{plugin},table={functions},out={out}"))
-        programs = {"bin/migbench": paths.ROOT / "bench/migbench"}
-        job = qemu.Job(
-            script(plan, engine, folio), RUN_S, programs=programs, kernel_args=("nokaslr",), name="profile"
+    tables = {
+        name: table((kbuild.build(name).build_dir / "System.map").read_text(), plan.call)
+        for name in dict.fromkeys(flavours.values())
+    }
+    cells = [(folio, engine) for folio in plan.folios for engine in plan.engines]
+    every = [
+        Boot(
+            f"the count of {folio}, {engine}",
+            flavours[engine],
+            plan.machine,
+            qemu.Job(
+                script(plan, engine, folio),
+                RUN_S,
+                programs=programs,
+                kernel_args=("nokaslr",),
+                name=f"profile-{folio}-{engine}",
+                plugin=qemu.Plugin(plugin, tables[flavours[engine]]),
+            ),
         )
-        with Step(f"profile {folio}, {engine}"):
-            said = qemu.measure(kernel, where, job, f"the count of {folio}, {engine}")
-        text = out.read_text() if out.is_file() else ""
+        for folio, engine in cells
+    ]
+
+    def parsed(index: int, said: Said) -> Breakdown:
+        return _breakdown(plan, *cells[index], said)
+
+    return boots.run(f"count {len(cells)} moves ({plan.server})", every, parsed, store)
+
+
+def _breakdown(plan: Plan, folio: str, engine: str, said: Said) -> Breakdown:
     channels = plan.channels if engine == "dcbm" else 0
+    text = records.of(said.text, "plugin")["text"]
     if not text:
         raise FerryError(f"nothing was counted for {folio}, {engine}")
-    rows.from_migbench(records.of(said, "migbench")["found"], engine, channels)
-    symbols = [(int(each["address"], 16), each["name"]) for each in records.every(said, "symbol")]
-    counts = parse(text, symbols, folios)
-    return Breakdown(parse_size(folio) // 1024, engine, channels, counts)
+    rows.from_migbench(records.of(said.text, "migbench")["found"], engine, channels)
+    symbols = [(int(each["address"], 16), each["name"]) for each in records.every(said.text, "symbol")]
+    counts = parse(text, symbols, parse_size(plan.size) // parse_size(folio))
+    return Breakdown(parse_size(folio) // 1024, engine, channels, counts, (said.record,))

@@ -40,6 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     _add_how(parser, plan)
     report.add_json_argument(parser)
+    report.add_anew_argument(parser)
     examples(
         parser,
         "bench --folio 2M --engine vanilla,mtcopy --runs 5 --json -",
@@ -147,7 +148,7 @@ def run(args: argparse.Namespace) -> int:
     plan.check(where)
     output = report.Output(args.json)
     output.check()
-    measured = migbench.measure(plan, where, kvm=args.kvm)
+    measured = migbench.measure(plan, where, kvm=args.kvm, store=provenance.store(args.anew))
     output.write(as_json(measured, args.kvm))
     if not output.is_stdout:
         name = f"{where.name}, folios one by one" if args.one_by_one else where.name

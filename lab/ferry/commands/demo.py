@@ -1,22 +1,19 @@
 # SPDX-License-Identifier: GPL-2.0
-"""move memory with every engine, a running redis, and by 16 DMA channels: out/demo.json, out/demo.png"""
+"""move memory with every engine, and by 16 DMA channels: out/demo.json, out/demo.png"""
 
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ferry import packages, paths
-from ferry.bench import migbench, redis
+from ferry import paths
+from ferry.bench import migbench
 from ferry.commands.bench import as_json
 from ferry.kernel import kbuild
 from ferry.results import plot, provenance, report
 from ferry.server import profile
 from ferry.tables import experiments, runner, show
 from ferry.vm import emulator, machine
-
-if TYPE_CHECKING:
-    from rich.table import Table
 
 # The kernels take turns: a shared host has better and worse seconds.
 PLAN = migbench.Plan(rounds=5, runs=1)
@@ -34,17 +31,14 @@ def run(args: argparse.Namespace) -> int:
     output, picture = paths.OUT / "demo.json", paths.OUT / "demo.png"
     for path in (output, picture):
         report.check_writable(path)
-    packages.ensure(redis.PACKAGES)
     for flavour in ("vanilla", "ferry"):
         kbuild.build(flavour)
-    measured = migbench.measure(PLAN, where)
-    moved = redis.run(redis.Experiment(), where)
+    measured = migbench.measure(PLAN, where, store=provenance.store())
     headline = _on_the_server()
-    result = as_json(measured, kvm=False) | {"redis": moved, "headline": headline}
+    result = as_json(measured, kvm=False) | {"headline": headline}
     report.write_json(output, result)
     plot.demo(result, picture)
     report.show(report.table(measured.rows, f"Moved from node 0 to node 1: {plot.demo_title(result)}"))
-    report.show(_redis_table(moved))
     report.show(show.as_table(headline))
     print(f"{output}\n{picture}")
     return 0
@@ -56,7 +50,7 @@ def _on_the_server() -> dict[str, Any]:
     cells = experiments.throughput_cells(FOLIOS, [server.dma.channels], ("vanilla", "dma", "ferry"))
     emulator.build()
     where = server.as_machine()
-    found, kernels = runner.in_vms(cells, where)
+    found, kernels = runner.in_vms(cells, where, store=provenance.store())
     return {
         "table": "headline",
         "title": "the earlier design (dma) and Ferry on the server's engine",
@@ -65,25 +59,3 @@ def _on_the_server() -> dict[str, Any]:
         "provenance": provenance.of_vms(where, kernels) | server.parameters(),
         "cells": [each.as_json() for each in experiments.compare(table, found)],
     }
-
-
-def _redis_table(moved: dict[str, Any]) -> Table:
-    same = "unchanged" if moved["digest_before"] == moved["digest_after"] else "CHANGED"
-    mib = moved["moved_bytes"] >> 20
-    table = report.new_table(
-        f"redis-server moved forth and back under load, {mib} MiB in all; dataset {same} "
-        f"({moved['digest_after'][:12]})"
-    )
-    figures = (
-        "longest stall of a client, ms",
-        "median of the moves, ms",
-        "without a move, ms",
-        "moves took, s",
-    )
-    for name in ("kernel", *figures):
-        table.add_column(name, justify="left" if name == "kernel" else "right")
-    for flavour, stall in moved["max_stall_ms"].items():
-        name = f"ferry, {moved['engine']}" if flavour == "ferry" else flavour
-        keys = ("median_stall_ms", "max_stall_without_move_ms", "move_seconds")
-        table.add_row(name, f"{stall:.1f}", *(f"{moved[key][flavour]:.1f}" for key in keys))
-    return table

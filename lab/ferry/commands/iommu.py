@@ -30,6 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     only.add_argument("--no-smp", action="store_true", help="leave out the runs with four CPUs")
     only.add_argument("--dma-api", action="store_true", help="only what the DMA API leaves behind")
     report.add_json_argument(parser, "out/iommu.json")
+    report.add_anew_argument(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -38,7 +39,7 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(f"{args.iova} GiB: choose 1 to 16384")
     output = report.Output(args.json or str(paths.OUT / "iommu.json"))
     output.check()
-    result = iommu.measure(args.iova, not args.no_smp, not args.dma_api)
+    result = iommu.measure(args.iova, not args.no_smp, not args.dma_api, provenance.store(args.anew))
     used = [machine.get(name) for name in ("iommu", "iommu-smp")]
     known = {where.name: provenance.of_vms(where, iommu.FLAVOURS) for where in used}
     output.write({"provenance": known, **result.as_json()})

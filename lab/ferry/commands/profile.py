@@ -34,6 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--functions", type=int, default=12, metavar="N", help="how many to show, default 12")
     parser.add_argument("--plot", metavar="FILE", help="draw the steps to FILE, a PNG")
     report.add_json_argument(parser)
+    report.add_anew_argument(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -54,7 +55,7 @@ def run(args: argparse.Namespace) -> int:
     picture = Path(args.plot) if args.plot else None
     if picture:
         report.check_writable(picture)
-    found, kernels = steps.measure(plan)
+    found, kernels = steps.measure(plan, provenance.store(args.anew))
     result = {"provenance": provenance.of_vms(plan.machine, kernels), **as_json(plan, found)}
     how = ", random order" * (plan.order == "random") + ", folios one by one" * plan.one_by_one
     output.write(result)
@@ -77,6 +78,7 @@ def as_json(plan: steps.Plan, found: list[steps.Breakdown]) -> dict[str, Any]:
                 "engine": each.engine,
                 "channels": each.channels,
                 "instructions": round(each.total, 1),
+                "records": each.records,
                 "steps": {step: round(count, 1) for step, count in each.by_step().items()},
                 "functions": [
                     {**asdict(count), "instructions": round(count.instructions, 2)} for count in each.counts

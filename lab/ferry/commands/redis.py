@@ -32,6 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"of {', '.join(clients.ENGINES)} (default: all)",
     )  # fmt: skip
     report.add_json_argument(parser, "out/redis.json, or redis-NAME for another profile, -part for fewer")
+    report.add_anew_argument(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -46,7 +47,7 @@ def run(args: argparse.Namespace) -> int:
     emulator.build()
     where = profile.load(args.profile).as_machine()
     cells = [clients.Cell(folio, engine) for folio in folios for engine in engines]
-    found, kernels = clients.measure(plan, where, cells)
+    found, kernels = clients.measure(plan, where, cells, provenance.store(args.anew))
     result = {
         "provenance": provenance.of_vms(where, kernels),
         "profile": args.profile,

@@ -19,6 +19,7 @@ from ferry.git import git
 from ferry.kernel import config
 from ferry.vm import emulator
 from ferry.vm.machine import Machine
+from ferry.vm.store import Store
 
 _COMPILER = re.compile(r"\((\S+-?gcc[^()]*(?:\([^()]*\)[^(),]*)?|clang[^,()]*)")
 
@@ -26,7 +27,7 @@ _COMPILER = re.compile(r"\((\S+-?gcc[^()]*(?:\([^()]*\)[^(),]*)?|clang[^,()]*)")
 def of_vms(machine: Machine, flavours: Iterable[str], *, kvm: bool = False) -> dict[str, Any]:
     """For figures of an emulated machine; its kernels are built."""
     return {
-        **_everywhere(),
+        **everywhere(),
         "kernels": {name: _built(paths.BUILD / f"kernel-{name}") for name in flavours},
         "machine": machine.name,
         "cpus": machine.cpus,
@@ -42,7 +43,7 @@ def of_vms(machine: Machine, flavours: Iterable[str], *, kvm: bool = False) -> d
 def of_here() -> dict[str, Any]:
     """For figures of this machine itself."""
     return {
-        **_everywhere(),
+        **everywhere(),
         "kernels": {"here": _running()},
         "machine": _cpu(),
         "cpus": len(os.sched_getaffinity(0)),
@@ -65,7 +66,13 @@ def small_print(known: dict[str, Any]) -> str:
     return "\n".join("; ".join(filter(None, line)) for line in lines)
 
 
-def _everywhere() -> dict[str, Any]:
+def store(anew: bool = False) -> Store:
+    """Where records are kept, which say where they come from."""
+    return Store(everywhere(), anew)
+
+
+def everywhere() -> dict[str, str]:
+    """When it is, of which files, and on what host."""
     return {
         "commit": _commit(),
         "date": time.strftime("%Y-%m-%d %H:%M", time.gmtime()) + " UTC",

@@ -94,6 +94,13 @@ def add_json_argument(parser: argparse.ArgumentParser, default: str = "") -> Non
     )
 
 
+def add_anew_argument(parser: argparse.ArgumentParser) -> None:
+    """--anew of every command that keeps records."""
+    parser.add_argument(
+        "--anew", action="store_true", help="measure again what was measured before and has not changed"
+    )
+
+
 def size(kib: int) -> str:
     """A folio size as users write it."""
     return f"{kib // 1024}M" if kib % 1024 == 0 else f"{kib}K"
@@ -118,6 +125,18 @@ def new_table(title: str) -> Table:
     from rich.table import Table
 
     return Table(title=title, title_justify="left")
+
+
+def grid(title: str, head: Sequence[str], lines: Sequence[Sequence[str]], left: int = 1) -> Table:
+    """Lines under a head; all columns but the first ones are of figures."""
+    from rich.text import Text
+
+    found = new_table(title)
+    for number, name in enumerate(head):
+        found.add_column(name, justify="left" if number < left else "right")
+    for line in lines:
+        found.add_row(*map(Text, line))
+    return found
 
 
 def table(rows: Sequence[Row], title: str) -> Table:

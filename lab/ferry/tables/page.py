@@ -103,9 +103,10 @@ def _facts(result: Json) -> str:
 
 
 def write(
-    folder: Path = paths.OUT, into: Path | None = None, pictures: Container[str] | None = None
+    folder: Path | None = None, into: Path | None = None, pictures: Container[str] | None = None
 ) -> list[Path]:
     """The page with all results in a folder, and the plots of those that are named, or of all."""
+    folder = folder or paths.OUT
     found = [path for name in experiments.TABLES for path in sorted(folder.glob(f"table-{name}*.json"))]
     made, parts = [], []
     for kept in found:

@@ -1,25 +1,22 @@
 # SPDX-License-Identifier: GPL-2.0
 """Measure the cells of a table in VMs of an emulated server, several at once.
 
-Each cell has a boot of its own, so none depends on its neighbours. Under icount a VM's figures then depend
-on nothing but the cell, never on how many CPUs the host has or how busy they are.
+Each cell has a boot of its own, so none depends on its neighbours.
 """
 
 from __future__ import annotations
 
-import os
-import threading
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 
-from ferry import paths
 from ferry.bench import cell, migbench
 from ferry.bench.cell import Cell, Found
 from ferry.errors import FerryError
-from ferry.kernel import kbuild
-from ferry.progress import Step
-from ferry.vm import parallel, qemu
+from ferry.vm import boots, qemu
+from ferry.vm.boots import Boot, Said
 from ferry.vm.machine import Machine
+from ferry.vm.store import Store
 
 BOOT_S = 180.0
 CELL_S = 120.0
@@ -33,40 +30,34 @@ def limit_s(one: Cell) -> float:
     return BOOT_S + CELL_S + one.bytes / (1 << 30) * 3 * SECONDS_PER_GIB
 
 
-def script(index: int, one: Cell) -> str:
+def script(one: Cell) -> str:
     """The job of a VM: one cell, so that it finds what no other cell has left."""
-    return "\n".join([*([f"perturb {one.state}"] if one.state else []), cell.script([(index, one)])])
+    return "\n".join([*([f"perturb {one.state}"] if one.state else []), cell.script([(0, one)])])
 
 
 def in_vms(
-    cells: Sequence[Cell], machine: Machine, others: Mapping[Varied, Machine] = MappingProxyType({})
+    cells: Sequence[Cell],
+    machine: Machine,
+    others: Mapping[Varied, Machine] = MappingProxyType({}),
+    store: Store | None = None,
 ) -> tuple[list[Found], dict[str, str]]:
     """Measure cells on a machine, those of a varied server on its own among others. Returns them in order,
-    and the kernels' releases.
+    and the kernels' releases. Raises FerryError at the first VM that fails."""
+    programs = {"bin/migbench": migbench.build_migbench()}
+    every = [
+        Boot(
+            one.title,
+            one.flavour,
+            (others[one.varied] if one.varied else machine).in_state(one.state),
+            qemu.Job(script(one), limit_s(one), programs=programs, name=f"console-{index}"),
+        )
+        for index, one in enumerate(cells)
+    ]
 
-    As many VMs run at a time as the host has CPUs, but one alone if it is wall time that they measure.
-    Raises FerryError at the first VM that fails; no other is left running.
-    """
-    kernels = {name: kbuild.build(name) for name in dict.fromkeys(each.flavour for each in cells)}
-    program = migbench.build_migbench()
-    found: dict[int, Found] = {}
-    # The longest first, so that all end at about one time.
-    order = sorted(range(len(cells)), key=lambda i: -cells[i].bytes)
-    with Step(f"measure {len(cells)} cells, each in a VM ({machine.name})") as step:
+    def parse(index: int, said: Said) -> Found:
+        found = cell.parse(said.text, [cells[index]])
+        if not found:
+            raise FerryError(f"the bench said nothing of {cells[index].title}")
+        return replace(found[0], row=replace(found[0].row, records=(said.record,)))
 
-        def measure(index: int, cancelled: threading.Event) -> dict[int, Found]:
-            one = cells[index]
-            job = qemu.Job(
-                script(index, one), limit_s(one), programs={"bin/migbench": program}, name=f"console-{index}"
-            )
-            where = (others[one.varied] if one.varied else machine).in_state(one.state)
-            said = qemu.measure(kernels[one.flavour], where, job, one.title, cancelled=cancelled)
-            return cell.parse(said, cells)
-
-        for part in parallel.run(measure, order, len(os.sched_getaffinity(0)) if machine.icount else 1):
-            found |= part
-            step.update(f"{len(found)}/{len(cells)}")
-    missing = [each.title for i, each in enumerate(cells) if i not in found]
-    if missing:
-        raise FerryError(f"the bench said nothing of {missing[0]}; see {paths.LOGS}/console-*.log")
-    return [found[i] for i in range(len(cells))], {name: each.release for name, each in kernels.items()}
+    return boots.run(f"measure {len(cells)} cells, each in a VM ({machine.name})", every, parse, store)

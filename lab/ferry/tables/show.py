@@ -142,10 +142,10 @@ def _cpus(known: Json) -> str:
     return f"{known['cpus']} CPU{'s' * (known['cpus'] != 1)}"
 
 
-def place(result: Json, folder: Path = paths.OUT) -> Path:
+def place(result: Json) -> Path:
     """The file of a result: another machine's, or a part of the cells, never replaces the table itself."""
     profile = "" if result["profile"] == experiments.get(result["table"]).profile else f"-{result['profile']}"
-    return folder / f"table-{result['table']}{profile}{'-quick' if result['quick'] else ''}.json"
+    return paths.OUT / f"table-{result['table']}{profile}{'-quick' if result['quick'] else ''}.json"
 
 
 def is_here(result: Json) -> bool:

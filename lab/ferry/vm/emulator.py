@@ -88,6 +88,11 @@ def command() -> list[str]:
     return [str(BINARY), *(word for place in FIRMWARE for word in ("-L", place))]
 
 
+def firmware() -> list[Path]:
+    """What it, or another QEMU, may load into a guest."""
+    return sorted(path for place in FIRMWARE for path in Path(place).glob("*.bin"))
+
+
 def version(program: str | Path = BINARY) -> str:
     """What the built program, or another QEMU, says of itself."""
     return proc.output([program, "--version"]).splitlines()[0]

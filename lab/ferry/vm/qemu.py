@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import shutil
@@ -13,11 +14,11 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TextIO
 
-from ferry import packages, paths, proc
+from ferry import files, packages, paths, proc
 from ferry.errors import FerryError, quoted
 from ferry.kernel.kbuild import Kernel
 from ferry.vm import console, emulator, initramfs, races, records
@@ -32,6 +33,7 @@ KVM_PROBE_S = 20.0
 POLL_S = 0.05
 FOLDER_PREFIX = "vm-"
 CONTROL = "qmp"
+ROOT = "initramfs.cpio"
 SOCKET_PATH_MAX = 107
 TAIL_LINES = 15
 TAIL_LETTERS = 300
@@ -64,6 +66,18 @@ class DirtyConsole(BadGuest):
 
 
 @dataclass(frozen=True)
+class Plugin:
+    """A plugin of QEMU's, and the table that it reads. What it has written becomes a record "plugin"."""
+
+    program: Path
+    table: str
+
+    def words(self, folder: Path) -> tuple[str, ...]:
+        """For QEMU's command line, in a VM's folder."""
+        return ("-plugin", f"{self.program},table={folder / 'table'},out={folder / 'plugin'}")
+
+
+@dataclass(frozen=True)
 class Job:
     """A shell script for a guest, after guest/lib.sh.
 
@@ -78,6 +92,7 @@ class Job:
     kernel_args: tuple[str, ...] = ()
     name: str = "console"  # of the log that keeps the console
     controlled: bool = False  # with a QMP socket, CONTROL in the VM's folder; not with host_root
+    plugin: Plugin | None = None  # not with host_root
 
 
 @dataclass(frozen=True)
@@ -109,8 +124,11 @@ def run(
     cancelled = cancelled or threading.Event()
     with _folder(job) as folder:
         (folder / "output").touch()
-        compose = _host_root_command if job.host_root else _initramfs_command
-        command = compose(kernel, machine, job, folder, kvm)
+        if job.host_root:
+            command = _host_root_command(kernel, machine, job, folder, kvm)
+        else:
+            command = _initramfs_command(kernel, machine, job, folder, kvm)
+            _write_root(kernel, job, folder)
         until = time.monotonic() + job.timeout_s
         with (folder / "emulator").open("w") as log, _child(command, log) as child:
             in_time = _follow(child, folder / "output", until, on_output, cancelled)
@@ -145,6 +163,7 @@ def shell(kernel: Kernel, machine: Machine, job: Job) -> int:
     with _folder(job) as folder:
         terminal = ("-chardev", "stdio,id=terminal,mux=on,signal=off", "-serial", "chardev:terminal")
         command = _initramfs_command(kernel, machine, job, folder, output=terminal)
+        _write_root(kernel, job, folder)
         subprocess.run(command, preexec_fn=proc.die_with_parent)
         return _judge(kernel, folder, job, in_time=True).status
 
@@ -156,8 +175,33 @@ def _folder(job: Job) -> Iterator[Path]:
     paths.BUILD.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=FOLDER_PREFIX, dir=paths.BUILD) as name:
         folder = Path(name)
-        (folder / "job.sh").write_text((GUEST / "lib.sh").read_text() + job.script + "\n")
+        (folder / "job.sh").write_text(_script(job))
+        if job.plugin:
+            (folder / "table").write_text(job.plugin.table)
         yield folder
+
+
+def _script(job: Job) -> str:
+    return (GUEST / "lib.sh").read_text() + job.script + "\n"
+
+
+def identity(kernel: Kernel, machine: Machine, job: Job, kvm: bool = False) -> str:
+    """A digest of all that determines what a job says, but for the host's speed: the emulator and its words,
+    the kernel, all that is in the guest's root. Of a job on the host's root nobody can say what that is."""
+    if job.host_root:
+        raise ValueError("a job on the host's root has no identity")
+    program, *firmware = machine.command(kvm)
+    used = {"kernel": kernel.image, "emulator": Path(shutil.which(program) or program)}
+    used |= {"init": GUEST / "init.sh", "busybox": initramfs.BUSYBOX} | _programs(kernel, job)
+    used |= {str(path): path for path in emulator.firmware()}
+    alike = replace(kernel, image=Path("kernel"))
+    if job.plugin:
+        used["plugin"] = job.plugin.program
+        job = replace(job, plugin=replace(job.plugin, program=Path("plugin")))
+    words = _initramfs_command(alike, machine, job, Path("vm"), kvm)[1 + len(firmware) :]
+    table = job.plugin.table if job.plugin else ""
+    contents = (part for name, path in sorted(used.items()) for part in (name, files.contents(path)))
+    return files.digest(_script(job), table, *words, *contents)
 
 
 def ensure_emulator(machine: Machine, kvm: bool = False) -> None:
@@ -218,20 +262,27 @@ def _initramfs_command(
     kvm: bool = False,
     output: Sequence[str] | None = None,
 ) -> list[str]:
-    archive = folder / "initramfs.cpio"
-    programs = {"ferry/run.sh": GUEST / "run.sh", "ferry/job.sh": folder / "job.sh"}
-    programs |= initramfs.modules(kernel.modules_dir) | dict(job.programs)
-    archive.write_bytes(initramfs.root((GUEST / "init.sh").read_text(), programs))
     append = ["console=ttyS0", "loglevel=7", *KERNEL_ARGS, *machine.command_line, *job.kernel_args]
     return [
         *(*machine.command(kvm), "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"),
         *("-smp", machine.smp, "-m", machine.memory),
         *machine.qemu_args(kvm),
+        *(job.plugin.words(folder) if job.plugin else ()),
         *(_control(folder / CONTROL) if job.controlled else []),
-        *("-kernel", str(kernel.image), "-initrd", str(archive), "-append", " ".join(append)),
+        *("-kernel", str(kernel.image), "-initrd", str(folder / ROOT), "-append", " ".join(append)),
         *(*_serial(folder / "console"), *(output or _serial(folder / "output"))),
         *_serial(folder / "result"),
     ]
+
+
+def _programs(kernel: Kernel, job: Job) -> dict[str, Path]:
+    """What is in a guest's root beside busybox, /init, and the job itself."""
+    return {"ferry/run.sh": GUEST / "run.sh"} | initramfs.modules(kernel.modules_dir) | dict(job.programs)
+
+
+def _write_root(kernel: Kernel, job: Job, folder: Path) -> None:
+    programs = _programs(kernel, job) | {"ferry/job.sh": folder / "job.sh"}
+    (folder / ROOT).write_bytes(initramfs.root((GUEST / "init.sh").read_text(), programs))
 
 
 def _control(path: Path) -> list[str]:
@@ -302,6 +353,8 @@ def _judge(kernel: Kernel, folder: Path, job: Job, in_time: bool) -> Result:
     kept.parent.mkdir(parents=True, exist_ok=True)
     kept.write_text(log)
     said = _read(folder / "result")
+    if job.plugin:
+        said += json.dumps({"record": "plugin", "text": _read(folder / "plugin")}) + "\n"
     ends = records.every(said, "exit")
     findings = console.findings(log, races.functions(kernel) if console.has_races(log) else None)
     if not ends:

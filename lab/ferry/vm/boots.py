@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: GPL-2.0
+"""The one way to measure: boots, each with a job, of which each gives what a parser makes of its records.
+
+Each boot begins from nothing, so none depends on another. Where time is virtual as many run at once as the
+host has CPUs, and their figures depend on nothing but what is booted. Where it is wall time they run one
+after the other, in the order that is given.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from ferry.errors import FerryError
+from ferry.kernel import kbuild
+from ferry.progress import Step, note
+from ferry.vm import parallel, qemu
+from ferry.vm.machine import Machine
+from ferry.vm.store import Store
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class Boot:
+    """A kernel on a machine, and its job."""
+
+    title: str
+    flavour: str
+    machine: Machine
+    job: qemu.Job
+    turn: int = 0  # which of several that are alike
+
+
+@dataclass(frozen=True)
+class Said:
+    """What a guest has recorded, and the name of that in the store."""
+
+    text: str
+    record: str = ""
+
+
+# Of a boot by its number.
+Parse = Callable[[int, Said], Result]
+Failed = Callable[[int, FerryError], Result]
+
+
+def run(
+    title: str,
+    boots: Sequence[Boot],
+    parse: Parse[Result],
+    store: Store | None = None,
+    *,
+    kvm: bool = False,
+    failed: Failed[Result] | None = None,
+) -> tuple[list[Result], dict[str, str]]:
+    """Boot all that the store does not have. Returns the results in order, and the kernels' releases.
+
+    A boot is kept as soon as its records are understood. Raises FerryError at the first that fails, and no
+    other is left running; with failed, all others go on.
+    """
+    for machine in dict.fromkeys(boot.machine for boot in boots):
+        qemu.ensure_emulator(machine, kvm)
+    kernels = {name: kbuild.build(name) for name in dict.fromkeys(boot.flavour for boot in boots)}
+    names = [_name(boot, kernels[boot.flavour], store, kvm) for boot in boots]
+    results = _kept(boots, names, parse, store)
+    missing = [index for index in range(len(boots)) if index not in results]
+    virtual = all(boot.machine.icount for boot in boots)
+    if kvm and missing:
+        qemu.probe_kvm(kernels[boots[missing[0]].flavour])
+    if virtual:  # the longest first, so that all end at about one time
+        missing.sort(key=lambda index: -boots[index].job.timeout_s)
+
+    def measure(index: int, cancelled: threading.Event) -> tuple[int, Result]:
+        boot, kernel = boots[index], kernels[boots[index].flavour]
+        try:
+            told = None if virtual else step.update
+            text = qemu.measure(
+                kernel, boot.machine, boot.job, boot.title, kvm=kvm, on_output=told, cancelled=cancelled
+            )
+            result = parse(index, Said(text, names[index]))
+        except FerryError as err:
+            if not failed or cancelled.is_set():
+                raise
+            return index, failed(index, err)
+        if store and names[index]:
+            about = {"title": boot.title, "kernel": kernel.release, "machine": boot.machine.name}
+            store.keep(names[index], about, text)
+        return index, result
+
+    with Step(title) as step:
+        at_once = len(os.sched_getaffinity(0)) if virtual else 1
+        for index, result in parallel.run(measure, missing, at_once):
+            results[index] = result
+            step.update(f"{len(results)}/{len(boots)}")
+    releases = {name: kernel.release for name, kernel in kernels.items()}
+    return [results[index] for index in range(len(boots))], releases
+
+
+def _name(boot: Boot, kernel: kbuild.Kernel, store: Store | None, kvm: bool) -> str:
+    if not store or boot.job.host_root:
+        return ""
+    identity = qemu.identity(kernel, boot.machine, boot.job, kvm)
+    return store.name(identity, boot.turn, not boot.machine.icount)
+
+
+def _kept(
+    boots: Sequence[Boot], names: Sequence[str], parse: Parse[Result], store: Store | None
+) -> dict[int, Result]:
+    """What the store has. Wall time that is there to the last boot was not interrupted: it begins anew."""
+    found = {
+        index: Said(text, name)
+        for index, name in enumerate(names)
+        if store and name and (text := store.find(name)) is not None
+    }
+    if store and len(found) == len(boots) and not all(boot.machine.icount for boot in boots):
+        store.forget(names)
+        return {}
+    if found:
+        note(f"{len(found)} of {len(boots)} were measured before, and have not changed (--anew: again)")
+    return {index: parse(index, said) for index, said in found.items()}
