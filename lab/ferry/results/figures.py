@@ -394,18 +394,6 @@ def _demo(kept: Kept) -> str:
     )
 
 
-def _redis(kept: Kept) -> str:
-    moved = kept.load("demo")["redis"]
-    same = "unchanged" if moved["digest_before"] == moved["digest_after"] else "CHANGED"
-    longest, median = moved["max_stall_ms"], moved["median_stall_ms"]
-    return (
-        f"A running redis-server under load, {moved['moved_bytes'] >> 20} MiB moved in all, digest {same}: "
-        f"the longest stall of a client was {longest['vanilla']:.0f} ms on vanilla and "
-        f"{longest['ferry']:.0f} ms with {moved['engine']} in this run, the median over the moves "
-        f"{median['vanilla']:.0f} and {median['ferry']:.0f} ms."
-    )
-
-
 def _clients(kept: Kept) -> str:
     result = kept.load("redis")
     rows = [
@@ -455,7 +443,6 @@ BLOCKS: dict[str, Callable[[Kept], str]] = {
     "no-engine": _no_engine,
     "cost": _cost,
     "demo": _demo,
-    "redis": _redis,
     "clients": _clients,
     "steps": _steps,
     "profile": _profile,
