@@ -15,6 +15,7 @@ from typing import Protocol
 from ferry import paths
 from ferry.commands import (
     bench,
+    compare,
     cost,
     day,
     demo,
@@ -57,6 +58,7 @@ COMMANDS: tuple[Command, ...] = (
     table,
     redis,
     iommu,
+    compare,
     report,
     vm,
     kernel,
@@ -126,5 +128,8 @@ def main(argv: Sequence[str]) -> int:
         print(f"ferry: {err}", file=sys.stderr)
         return err.exit_code
     except KeyboardInterrupt:
-        print("ferry: interrupted; nothing unfinished will be trusted", file=sys.stderr)
+        print(
+            "ferry: interrupted; what was finished is kept, nothing unfinished will be trusted",
+            file=sys.stderr,
+        )
         return 128 + signal.SIGINT

@@ -15,6 +15,7 @@ import pytest
 
 from ferry import cli, paths
 from ferry.bench import clients, cost, iommu, migbench, steps
+from ferry.commands import compare as compare_command
 from ferry.commands import day as day_command
 from ferry.commands import table as table_command
 from ferry.results import plot, provenance
@@ -42,6 +43,7 @@ MEASURED = migbench.Measured([], {}, machine.MACHINES["smp"])
 # Each command that has --json, and what measures for it.
 MEASURE: dict[str, tuple[ModuleType, str, Any]] = {
     "bench": (migbench, "measure", lambda *_, **__: MEASURED),
+    "compare a b": (compare_command, "_load", lambda _: {"cells": [{"engine": "cpu", "gbps": 1.0}]}),
     "cost": (cost, "measure", lambda *_, **__: cost.Found()),
     "day": (day, "run", _said),
     "iommu": (iommu, "measure", lambda *_: IOMMU),

@@ -42,6 +42,7 @@ def boot(
     monkeypatch.setattr(paths, "BUILD", tmp_path)
     monkeypatch.setattr(proc, "TERM_GRACE_S", 0.2)
     monkeypatch.setattr(qemu, "_initramfs_command", command)
+    monkeypatch.setattr(qemu, "_write_root", lambda *_: None)
     return qemu.run(KERNEL, qemu.PROBE, qemu.Job("", timeout_s), cancelled=cancelled)
 
 
@@ -127,6 +128,7 @@ def test_a_shell_on_the_server_is_the_terminal_both_ways(
     monkeypatch.setattr(qemu, "ensure_emulator", lambda machine: None)
     monkeypatch.setattr(paths, "BUILD", tmp_path)
     monkeypatch.setattr(qemu, "_initramfs_command", command)
+    monkeypatch.setattr(qemu, "_write_root", lambda *_: None)
     with (tmp_path / "keys").open("w+") as keys:
         keys.write("uname")
         keys.seek(0)

@@ -8,11 +8,13 @@ import json
 from pathlib import Path
 
 from ferry import files, paths
-from ferry.errors import FerryError
+from ferry.errors import FerryError, UsageError
+from ferry.help import examples
 from ferry.progress import note
-from ferry.results import figures, plot
+from ferry.results import figures, plot, trace
 from ferry.results import report as report_files
 from ferry.tables import experiments, page
+from ferry.vm import store
 
 DOCS = paths.ROOT / "docs"
 PICTURES = ("table-v5-throughput.png", "table-v5-batch.png", "table-sensitivity.png")
@@ -27,11 +29,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     how.add_argument(
         "--check", action="store_true", help="write nothing; fail if a page has figures of its own"
     )
+    how.add_argument(
+        "--trace", metavar="PAGE:LINE", help="write nothing; say which results and records a line is made of"
+    )
+    examples(parser, "report --trace README.md:16           # where its figures come from")
 
 
 def run(args: argparse.Namespace) -> int:
     """Write what differs, and name it."""
     kept = figures.Kept()
+    if args.trace:
+        return _trace(args.trace, kept)
     if args.keep:
         keep()
     if args.check:
@@ -48,6 +56,30 @@ def run(args: argparse.Namespace) -> int:
     for made in page.write(kept.folder, DOCS, PICTURES):
         print(made)
     return 0
+
+
+def _trace(where: str, kept: figures.Kept) -> int:
+    """A table of what a line is made of, each figure with its records."""
+    name, _, number = where.rpartition(":")
+    if not number.isdigit() or not Path(name).is_file():
+        raise UsageError(f"--trace {where}: name a page and a line, as in README.md:16")
+    lines = []
+    for each in trace.sources(Path(name).read_text(), int(number), kept):
+        value = f"{each.value:,.6g}"
+        lines.append(
+            (", ".join(each.shown), each.result, each.cell, each.figure, value, _records(each, kept))
+        )
+    head = ("figure", "docs/results", "cell", "its figure", "value", "measured")
+    report_files.show(report_files.grid(where, head, lines, left=len(head)))
+    return 0
+
+
+def _records(source: trace.Source, kept: figures.Kept) -> str:
+    """Where a figure comes from: its records, if there are any, when, and how it is measured again."""
+    known = kept.load(source.result)["provenance"]
+    names = [f"{name}{'' if store.load(name) else ' (not here)'}" for name in source.records]
+    records = f"record {', '.join(names)}" if names else "before there were records"
+    return f"{records}; {known['date']}, {known['commit']}; {figures.COMMANDS[source.result]}"
 
 
 def _pictures(kept: figures.Kept) -> list[Path]:

@@ -12,11 +12,12 @@ from ferry.bench.cell import Cell
 from ferry.errors import FerryError, UsageError
 from ferry.help import examples
 from ferry.progress import elapsed, note
-from ferry.results import provenance, report
+from ferry.results import compare, provenance, report
 from ferry.server import profile
 from ferry.tables import experiments, here, page, runner, show
 from ferry.vm import emulator
 from ferry.vm.machine import Machine
+from ferry.vm.store import Store
 
 ALL = "all"
 MOST_SHOWN = 20
@@ -42,6 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--one-by-one", action="store_true", help="with vm.migrate_ranges=0; for VMs")
     report.add_json_argument(parser)
+    report.add_anew_argument(parser)
     examples(
         parser,
         "table v5-throughput --quick --twice   # a part of it; not one digit may differ",
@@ -97,9 +99,9 @@ def _one(
 ) -> dict[str, Any]:
     """Measure a table, keep it, and show it."""
     begin = time.monotonic()
-    result = _measure(table, server, args)
+    result = _measure(table, server, args, provenance.store(args.anew))
     if twice:
-        _compare(result, _measure(table, server, args))
+        _compare(result, _measure(table, server, args, None))
     note(f"{table.name}: {elapsed(time.monotonic() - begin)}" + (", two runs the same" * twice))
     report.write_json(show.place(result), result)
     report.Output(args.json).show(show.as_table(result))
@@ -113,15 +115,10 @@ def _one(
 
 def _compare(one: dict[str, Any], other: dict[str, Any]) -> None:
     """Raise FerryError, naming what differs, unless two results have the same figures."""
-    differ = [
-        f"{cell['folio_kib']} KiB, {show.engine(cell)} {show.varied(cell)}: "
-        f"{key} {cell.get(key)} and {twin.get(key)}"
-        for cell, twin in zip(one["cells"], other["cells"], strict=True)
-        for key in cell | twin
-        if cell.get(key) != twin.get(key)
-    ]
+    differ = compare.differences(one["cells"], other["cells"])
     if differ:
-        shown = "".join(f"\n  {line}" for line in differ[:MOST_SHOWN])
+        lines = [f"{each.cell}: {each.figure} {each.one} and {each.other}" for each in differ]
+        shown = "".join(f"\n  {line}" for line in lines[:MOST_SHOWN])
         raise FerryError(
             f"two runs differ in {len(differ)} figures: something in the VM depends on the host{shown}"
         )
@@ -144,7 +141,9 @@ def _about(table: experiments.Table, server: profile.Profile, args: argparse.Nam
     }
 
 
-def _measure(table: experiments.Table, server: profile.Profile, args: argparse.Namespace) -> dict[str, Any]:
+def _measure(
+    table: experiments.Table, server: profile.Profile, args: argparse.Namespace, store: Store | None
+) -> dict[str, Any]:
     scale = experiments.Scale(quick=args.quick, here=args.here)
     cells = table.cells(experiments.published()[table.source], scale)
     known: dict[str, Any] = {}
@@ -159,7 +158,7 @@ def _measure(table: experiments.Table, server: profile.Profile, args: argparse.N
         machine = server.as_threads() if table.wall_time else server.as_machine()
         machine = machine.one_by_one() if args.one_by_one else machine
         every = [replace(each, state=state) for state in range(args.states) for each in cells]
-        measured, kernels = runner.in_vms(every, machine, _others(cells, server, args))
+        measured, kernels = runner.in_vms(every, machine, _others(cells, server, args), store)
         known = provenance.of_vms(machine, kernels) | {"server": server.summary, **server.parameters()}
     count = len(measured) // args.states
     by_state = [

@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: GPL-2.0
+"""show what differs between two results: kernels, hosts, cells and figures; 1 if a figure does"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+from ferry.errors import UsageError
+from ferry.help import examples
+from ferry.progress import note
+from ferry.results import compare, report
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Two files, and what counts."""
+    parser.add_argument("one", metavar="A", type=Path, help="a result, as --json writes it")
+    parser.add_argument("other", metavar="B", type=Path, help="another one, of the same command")
+    parser.add_argument(
+        "--within", type=float, default=0.0, metavar="PERCENT", help="pass over what differs by less"
+    )
+    report.add_json_argument(parser)
+    examples(
+        parser,
+        "compare docs/results/no-engine.json out/no-engine.json",
+        "compare --within 0.5 docs/results/table-v5-batch.json out/table-v5-batch.json",
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Tables of what differs; like diff, 1 if something does."""
+    output = report.Output(args.json)
+    output.check()
+    one, other = _load(args.one), _load(args.other)
+    cells = compare.cells(one), compare.cells(other)
+    both = len(cells[0]) - len(compare.only(*cells))
+    if not both:
+        raise UsageError(f"{args.one} and {args.other} have no cell in common: are they of one command?")
+    every = [each for each in compare.differences(*cells) if each.exceeds(args.within)]
+    alone = {"A": compare.only(*cells), "B": compare.only(*reversed(cells))}
+    origins = compare.origins(one, other)
+    output.write(
+        {
+            "provenance": [dict(zip(("what", "a", "b"), each, strict=True)) for each in origins],
+            "cells": both,
+            "only": alone,
+            "differences": [
+                {"cell": each.cell, "figure": each.figure, "a": each.one, "b": each.other} for each in every
+            ],
+        }
+    )
+    output.show(report.grid("Where they come from", ("", "A", "B"), origins))
+    if every:
+        output.show(report.grid("Figures", ("cell", "figure", "A", "B", ""), _rows(every), left=2))
+    note(f"{args.one} (A), {args.other} (B): {_summary(both, every, alone)}")
+    return 1 if every or any(alone.values()) else 0
+
+
+def _load(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(path.read_text())
+    except (OSError, ValueError) as err:
+        raise UsageError(f"{path} is no result: {err}") from err
+    if not isinstance(found, dict):
+        raise UsageError(f"{path} is no result: it is a list")
+    return found
+
+
+def _summary(both: int, every: list[compare.Difference], alone: dict[str, list[str]]) -> str:
+    extra = "".join(f"; only {name} has {len(cells)} more" for name, cells in alone.items() if cells)
+    return f"{both} cells that both have: {len(every)} figures differ{extra}"
+
+
+def _rows(every: list[compare.Difference]) -> list[tuple[str, ...]]:
+    shown, before = [], ""
+    for each in every:
+        percent = "" if each.percent is None else f"{each.percent:+.2f} %"
+        values = ("-" if value is None else f"{value:,.6g}" for value in (each.one, each.other))
+        shown.append((each.cell if each.cell != before else "", each.figure, *values, percent))
+        before = each.cell
+    return shown

@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: GPL-2.0
+"""What differs between two results: where they come from, which cells they have, and each figure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+Json = dict[str, Any]
+
+# Where results keep what was measured, a cell each.
+LISTS = ("cells", "runs", "profiles", "costs")
+# What a cell is, and not what was found of it.
+WORDS = (
+    *("case", "call", "memory", "folio", "folio_kib", "engine", "channels", "threads", "busy"),
+    *("folios_per_call", "batch_pages", "settings", "write_rate", "parameter", "value", "folios", "bytes"),
+)
+# Neither: how often it was measured, what others have posted, where it is kept.
+ASIDE = ("runs", "records", "fitted", "functions", "verified_bytes")
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A figure of a cell that both have."""
+
+    cell: str
+    figure: str
+    one: float | None
+    other: float | None
+
+    @property
+    def percent(self) -> float | None:
+        """How much more the other is; None if one of them has no such figure, or nothing."""
+        return (self.other / self.one - 1) * 100 if self.one and self.other is not None else None
+
+    def exceeds(self, percent: float) -> bool:
+        """Whether they differ by more."""
+        return self.percent is None or abs(self.percent) > percent
+
+
+def cells(result: Json) -> list[Json]:
+    """All that a result has, of all its tables."""
+    tables = [result, *result.get("tables", []), result.get("headline", {})]
+    return [cell for table in tables for name in LISTS for cell in table.get(name, [])]
+
+
+def name(cell: Json) -> str:
+    """What is measured, in words."""
+    return ", ".join(f"{word} {cell[word]}" for word in WORDS if cell.get(word) not in (None, "", 0))
+
+
+def figures(cell: Json) -> dict[str, float]:
+    """All numbers of a cell that were measured, those within lists and objects by their path."""
+    plain = {key: value for key, value in cell.items() if key not in (*WORDS, *ASIDE)}
+    return {path: value for path, value in _numbers(plain) if not path.startswith("published")}
+
+
+def _numbers(value: Any, path: str = "") -> Iterator[tuple[str, float]]:
+    if isinstance(value, Mapping):
+        for key, each in value.items():
+            yield from _numbers(each, f"{path}.{key}" if path else str(key))
+    elif isinstance(value, Sequence) and not isinstance(value, str):
+        for number, each in enumerate(value):
+            yield from _numbers(each, f"{path}.{number}")
+    elif isinstance(value, (int, float)) and not isinstance(value, bool):
+        yield path, value
+
+
+def differences(one: Sequence[Json], other: Sequence[Json]) -> list[Difference]:
+    """Each figure that is not the same in both, of the cells that both have."""
+    named = {name(cell): cell for cell in other}
+    found = []
+    for cell in one:
+        if twin := named.get(name(cell)):
+            before, after = figures(cell), figures(twin)
+            found += [
+                Difference(name(cell), key, before.get(key), after.get(key))
+                for key in before | after
+                if before.get(key) != after.get(key)
+            ]
+    return found
+
+
+def only(one: Sequence[Json], other: Sequence[Json]) -> list[str]:
+    """The cells that only the first has."""
+    known = {name(cell) for cell in other}
+    return [name(cell) for cell in one if name(cell) not in known]
+
+
+def origins(one: Json, other: Json) -> list[tuple[str, str, str]]:
+    """What differs of where they come from: kernels, host, machine, commit, date."""
+    before, after = (dict(_leaves(result.get("provenance", {}))) for result in (one, other))
+    return [
+        (key, before.get(key, "-"), after.get(key, "-"))
+        for key in before | after
+        if before.get(key) != after.get(key)
+    ]
+
+
+def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
+    if isinstance(value, Mapping):
+        for key, each in value.items():
+            yield from _leaves(each, f"{path}, {key}" if path else str(key))
+    else:
+        yield path, str(value)
