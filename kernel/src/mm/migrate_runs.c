@@ -90,22 +90,28 @@ static unsigned int run_of_ptes(struct page_vma_mapped_walk *pvmw,
 	return nr > 1 ? alike_ptes(pvmw->pte, nr) : nr;
 }
 
-/* How a migration entry says who may write to its page */
-struct entry_rights {
-	bool exclusive;		/* nobody else maps the page */
-	bool writable;		/* a fault would do no more than make the PTE writable */
+/**
+ * struct run_kind - what is the same for all entries of a run
+ * @same: they differ in nothing but the page: see replace_same()
+ * @exclusive: nobody else maps the pages
+ * @writable: a fault would do no more than make the PTE writable
+ */
+struct run_kind {
+	bool same;
+	bool exclusive;
+	bool writable;
 };
 
 /* The migration entry for @page, which @pte maps */
 static swp_entry_t migration_entry(struct page *page, pte_t pte,
-				   struct entry_rights rights)
+				   struct run_kind kind)
 {
 	unsigned long pfn = page_to_pfn(page);
 	swp_entry_t entry;
 
-	if (pte_write(pte) || rights.writable)
+	if (pte_write(pte) || kind.writable)
 		entry = make_writable_migration_entry(pfn);
-	else if (rights.exclusive)
+	else if (kind.exclusive)
 		entry = make_readable_exclusive_migration_entry(pfn);
 	else
 		entry = make_readable_migration_entry(pfn);
@@ -156,12 +162,12 @@ static pte_t pte_add(pte_t pte, u64 step)
  */
 static pte_t replace_run(struct mm_struct *mm, unsigned long addr, pte_t *ptep,
 			 struct page *page, unsigned int nr,
-			 struct entry_rights rights)
+			 struct run_kind kind)
 {
 	unsigned int hint, i;
 	pte_t first = ptep_get(ptep), pte = first, old, swp_pte;
 	bool soft_dirty = pte_soft_dirty(first), uffd_wp = pte_uffd_wp(first);
-	swp_entry_t entry = migration_entry(page, pte, rights);
+	swp_entry_t entry = migration_entry(page, pte, kind);
 	bool young = false, dirty = false;
 
 	for (; nr; nr -= hint) {
@@ -169,7 +175,7 @@ static pte_t replace_run(struct mm_struct *mm, unsigned long addr, pte_t *ptep,
 		hint = min(pte_batch_hint(ptep, ptep_get(ptep)), nr);
 		old = get_and_clear_full_ptes(mm, addr, ptep, hint, 0);
 		if (!pte_same(old, pte))
-			entry = migration_entry(page, old, rights);
+			entry = migration_entry(page, old, kind);
 		young |= pte_young(old);
 		dirty |= pte_dirty(old);
 		pte = pte_advance_pfn(old, hint);
@@ -197,10 +203,10 @@ static pte_t replace_run(struct mm_struct *mm, unsigned long addr, pte_t *ptep,
  */
 static pte_t replace_same(struct mm_struct *mm, unsigned long addr, pte_t *ptep,
 			  struct page *page, unsigned int nr,
-			  struct entry_rights rights)
+			  struct run_kind kind)
 {
 	pte_t first = ptep_get(ptep), swp_pte;
-	swp_entry_t entry = migration_entry(page, first, rights);
+	swp_entry_t entry = migration_entry(page, first, kind);
 	u64 step = entry_step(entry);
 
 	swp_pte = migration_pte(entry, pte_soft_dirty(first),
@@ -212,12 +218,6 @@ static pte_t replace_same(struct mm_struct *mm, unsigned long addr, pte_t *ptep,
 	return first;
 }
 
-/* How a run is unmapped */
-struct unmap_way {
-	bool same;		/* replace_same() can be used */
-	bool writable;		/* as in struct entry_rights */
-};
-
 /*
  * Unmap a run. Return: false if it is mapped as it was, else *@pte says of all
  * whether they are accessible, and dirty if one was. Inlined, since small folios are
@@ -226,15 +226,13 @@ struct unmap_way {
 static __always_inline bool
 unmap_run(struct vm_area_struct *vma, unsigned long addr, pte_t *ptep,
 	  struct folio *folio, struct page *page, unsigned int nr,
-	  struct unmap_way way, pte_t *pte)
+	  struct run_kind kind, pte_t *pte)
 {
 	bool anon = folio_test_anon(folio);
-	bool exclusive = anon && PageAnonExclusive(page);
-	struct entry_rights rights = {
-		.exclusive = exclusive, .writable = way.writable,
-	};
 
-	VM_WARN_ON_FOLIO(pte_write(ptep_get(ptep)) && anon && !exclusive, folio);
+	kind.exclusive = anon && PageAnonExclusive(page);
+	VM_WARN_ON_FOLIO(pte_write(ptep_get(ptep)) && anon && !kind.exclusive,
+			 folio);
 
 	/*
 	 * A migration entry stops GUP-fast as an empty PTE does, and all others
@@ -243,12 +241,12 @@ unmap_run(struct vm_area_struct *vma, unsigned long addr, pte_t *ptep,
 	 */
 	flush_cache_range(vma, addr, addr + nr * PAGE_SIZE);
 	trace_set_migration_run(addr, nr, folio_order(folio));
-	*pte = way.same ?
-	       replace_same(vma->vm_mm, addr, ptep, page, nr, rights) :
-	       replace_run(vma->vm_mm, addr, ptep, page, nr, rights);
+	*pte = kind.same ?
+	       replace_same(vma->vm_mm, addr, ptep, page, nr, kind) :
+	       replace_run(vma->vm_mm, addr, ptep, page, nr, kind);
 
 	/* See folio_try_share_anon_rmap_ptes(): clear the PTEs first */
-	if (exclusive && folio_try_share_anon_rmap_ptes(folio, page, nr)) {
+	if (kind.exclusive && folio_try_share_anon_rmap_ptes(folio, page, nr)) {
 		/* What is in a TLB must go before what is not quite the same */
 		if (pte_accessible(vma->vm_mm, *pte))
 			flush_tlb_range(vma, addr, addr + nr * PAGE_SIZE);
@@ -295,7 +293,7 @@ bool migrate_unmap_run(struct page_vma_mapped_walk *pvmw, struct folio *folio,
 		return false;
 
 	if (!unmap_run(pvmw->vma, start, pvmw->pte, folio, page, nr,
-		       (struct unmap_way) { }, &pte))
+		       (struct run_kind) { }, &pte))
 		return false;
 	if (pte_accessible(pvmw->vma->vm_mm, pte))
 		migrate_flush_run(pvmw->vma, start, start + nr * PAGE_SIZE,
@@ -337,7 +335,7 @@ bool migrate_unmap_whole(struct vm_area_struct *vma, unsigned long addr,
 {
 	return migrate_is_whole(ptep, folio) &&
 	       unmap_run(vma, addr, ptep, folio, &folio->page,
-			 folio_nr_pages(folio), (struct unmap_way) { }, pte);
+			 folio_nr_pages(folio), (struct run_kind) { }, pte);
 }
 
 /*
@@ -382,12 +380,12 @@ bool migrate_unmap_clean(struct vm_area_struct *vma, unsigned long addr,
 			 pte_t *pte)
 {
 	unsigned int nr = folio_nr_pages(folio);
-	struct unmap_way way = { .writable = writable };
+	struct run_kind kind = { .writable = writable };
 
-	return are_clean(ptep, folio, &way.same) &&
+	return are_clean(ptep, folio, &kind.same) &&
 	       PageAnonExclusive(&folio->page) &&
 	       alike_pages(&folio->page, nr, true) == nr &&
-	       unmap_run(vma, addr, ptep, folio, &folio->page, nr, way, pte);
+	       unmap_run(vma, addr, ptep, folio, &folio->page, nr, kind, pte);
 }
 
 /*
