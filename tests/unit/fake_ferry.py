@@ -11,6 +11,7 @@ from pathlib import Path
 
 from ferryctl_machine import System
 from ferryctl_settings import REASONS
+from ferryctl_status import LARGE_FOLIOS
 
 ALL = " ".join(REASONS)
 # As mm/migrate_offload/sysfs.c has them: tests/unit/test_ferryctl.py compares.
@@ -24,6 +25,12 @@ STATS = {
     "fallback_busy": "0", "fallback_error": "0", "left": "7", "quarantined_bytes": "0",
     "window_max_pages": "128",
 }  # fmt: skip
+# Of folios of 64 KiB and of 2 MiB; as mm/huge_memory.c has them with the kernel's patches
+MAPPED = {
+    "hugepages-64kB": {"migrate_mapped": "90", "migrate_void": "10", "migrate_given_up": "1"},
+    "hugepages-1024kB": {"migrate_mapped": "0", "migrate_void": "0", "migrate_given_up": "0"},
+    "hugepages-2048kB": {"migrate_mapped": "5", "migrate_void": "0", "migrate_given_up": "0"},
+}
 COUNTERS = {"folios": "1000", "bytes": "4096000", "errors": "0", "overdue": "0"}
 ONLY_READ = {
     "available": "cpu", "in_service": "0", "inaccessible_us": " ".join(["0", "0", "10", "5", *["0"] * 20]),
@@ -108,5 +115,10 @@ def machine_in(folder: Path) -> Machine:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(f"{text}\n")
         path.chmod(0o644 if name in ROOT_FILES else 0o444)
+    for size, counts in MAPPED.items():
+        stats = folder / LARGE_FOLIOS / size / "stats"
+        stats.mkdir(parents=True)
+        for name, text in counts.items():
+            (stats / name).write_text(f"{text}\n")
     (folder / "etc").mkdir(parents=True)
     return system

@@ -16,7 +16,7 @@ import ferryctl_machine
 from ferry import paths
 from ferryctl_machine import Problem, System
 from ferryctl_settings import REASONS, SETTINGS, ULONG_MAX
-from ferryctl_status import CAUSES, status
+from ferryctl_status import CAUSES, MAPPED, status
 from ferryctl_watch import rates, show_rates
 from tests.unit.conftest import FakeProgram
 from tests.unit.fake_ferry import CHANNELS, Machine, machine_in
@@ -40,6 +40,11 @@ def test_status_says_what_each_setting_means(machine: Machine, capsys: pytest.Ca
         assert f"  {name}" in said
         assert SETTINGS[name].means in said
     assert "1,000 folios (4.1 MB) moved by engines in 3 calls" in said
+    assert (
+        "  folios of 64 KiB: copied while mapped: 90; written to meanwhile and copied again: 10;"
+        " given up for a second, since many were written to: 1\n"
+        "  folios of 2,048 KiB: copied while mapped: 5\n"
+    ) in said
 
 
 def test_each_cause_comes_with_what_one_can_do(machine: Machine, capsys: pytest.CaptureFixture[str]) -> None:
@@ -75,6 +80,11 @@ def test_the_tree_looks_like_the_kernels(machine: Machine) -> None:
     assert set(machine.folder("stats")) == counted
     each = set(re.findall(r"^MIGRATOR_ATTR\((\w+)\)", text, re.MULTILINE))
     assert set(machine.folder("migrators/cpu")) == each
+
+
+def test_large_folios_are_counted_as_the_kernel_does() -> None:
+    patch = next((paths.KERNEL / "patches").glob("0064-*")).read_text()
+    assert set(MAPPED) == set(re.findall(r"^\+DEFINE_MTHP_STAT_ATTR\((\w+),", patch, re.MULTILINE))
 
 
 def test_settings_are_those_of_the_kernel(machine: Machine) -> None:

@@ -196,6 +196,9 @@ def test_metrics_are_what_the_kernel_counts(machine: Machine, capsys: pytest.Cap
     assert found["ferry_engine_bytes_total"] == {("cpu",): 4096000}
     assert found["ferry_not_copied_folios_total"][("left",)] == 7
     assert found["ferry_setting"][("target_us",)] == 300
+    assert found["ferry_migrate_mapped_total"] == {("64",): 90, ("2048",): 5}
+    assert found["ferry_migrate_void_total"] == {("64",): 10, ("2048",): 0}
+    assert found["ferry_migrate_given_up_total"] == {("64",): 1, ("2048",): 0}
     times = found["ferry_inaccessible_folios_total"]
     assert (times[("2e-06",)], times[("4e-06",)], times[("8e-06",)], times[("+Inf",)]) == (0, 10, 15, 15)
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from ferryctl_check import PROBLEMS, Finding
 from ferryctl_machine import NONE, System
-from ferryctl_status import CAUSES, status
+from ferryctl_status import CAUSES, MAPPED, status
 
 Labels = Mapping[str, str]
 
@@ -92,6 +92,11 @@ def _of_ferry(found: Mapping[str, Any]) -> list[Family]:
         _gauge("ferry_setting", "Settings that are numbers; 0: the kernel chooses.", numbers, "name"),
         _counter("ferry_inaccessible_folios", "Folios by inaccessible time, less than le seconds.",
                  _cumulative(found["inaccessible_us"]), "le"),
+        *(
+            _counter(f"ferry_{key}", f"Large folios, by size in KiB: {means}.",
+                     _each(found["copied_mapped"], key), "kib")
+            for key, means in MAPPED.items()
+        ),
     ]  # fmt: skip
 
 

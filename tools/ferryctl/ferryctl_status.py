@@ -12,6 +12,13 @@ from ferryctl_machine import NONE, System
 from ferryctl_settings import SETTINGS
 
 CHANNELS = "sys/kernel/debug/dcbm/channels"
+LARGE_FOLIOS = "sys/kernel/mm/transparent_hugepage"
+# What the kernel counts of large folios that it copies while they are mapped.
+MAPPED = {
+    "migrate_mapped": "copied while mapped",
+    "migrate_void": "written to meanwhile and copied again",
+    "migrate_given_up": "given up for a second, since many were written to",
+}
 # Why the engine did not copy a folio, and what one can do about it.
 CAUSES = {
     "fallback_kind": (
@@ -56,6 +63,7 @@ def status(system: System) -> dict[str, Any]:
         "stats": system.folder("stats"),
         "engines": engines,
         "inaccessible_us": histogram(system),
+        "copied_mapped": copied_mapped(system),
     }
 
 
@@ -71,6 +79,17 @@ def channels(system: System) -> list[dict[str, str]] | None:
         return None if "dcbm" in (system.get("available") or "").split() else []
     lines = text.splitlines()
     return [dict(zip(lines[0].split(), line.split(), strict=False)) for line in lines[1:]]
+
+
+def copied_mapped(system: System) -> dict[str, dict[str, int]]:
+    """Large folios that were copied while they were mapped: by size in KiB, what the kernel counts."""
+    out = {}
+    for folder in (system.root / LARGE_FOLIOS).glob("hugepages-*kB"):
+        counts = {name: system.read(f"{LARGE_FOLIOS}/{folder.name}/stats/{name}") for name in MAPPED}
+        found = {name: int(text) for name, text in counts.items() if text}
+        if any(found.values()):
+            out[folder.name.removeprefix("hugepages-").removesuffix("kB")] = found
+    return dict(sorted(out.items(), key=lambda each: int(each[0])))
 
 
 def histogram(system: System) -> dict[str, int]:
@@ -113,6 +132,9 @@ def show_status(found: Mapping[str, Any]) -> str:
     for name, counters in found["engines"].items():
         figures = ", ".join(f"{key} {count:,}" for key, count in counters.items())
         out.append(f"  {name}: {figures}")
+    for size, counters in found["copied_mapped"].items():
+        figures = "; ".join(f"{MAPPED[name]}: {count:,}" for name, count in counters.items() if count)
+        out.append(f"  folios of {int(size):,} KiB: {figures}")
     out += show_causes(stats)
     out += [f"  {line}" for line in show_stuck(found["overdue"], held_bytes(found))]
     out += show_histogram(found["inaccessible_us"])

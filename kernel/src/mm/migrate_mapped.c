@@ -41,14 +41,66 @@
 #include <linux/swapops.h>
 #include <linux/sysctl.h>
 #include <linux/userfaultfd_k.h>
-#include <linux/vmstat.h>
 
 #include "internal.h"
 #include "migrate_bulk/migrate_bulk.h"
 #include "migrate_mapped.h"
 #include "migrate_runs.h"
 
+/* --- what is written to too often --- */
+
+/* If so many copies are void, and such a part of all, no more are made for so long */
+#define MIN_VOID	4
+#define MAX_VOID_PART	4
+#define GIVE_UP		HZ
+/* Then older ones count half */
+#define MAX_COPIES	64
+
+unsigned long migrate_given_up[BIT(MIGRATE_RECORD_BITS)];
+
+/*
+ * What became of the last copies. Nobody locks this: of what is lost, more comes soon.
+ */
+static struct {
+	unsigned int copies;
+	unsigned int voids;
+} records[BIT(MIGRATE_RECORD_BITS)];
+
+static void record(struct folio *folio, unsigned int good, unsigned int voids)
+{
+	unsigned int nr = migrate_record_of(folio);
+	unsigned int copies = READ_ONCE(records[nr].copies) + good + voids;
+
+	voids += READ_ONCE(records[nr].voids);
+	if (voids >= MIN_VOID && voids * MAX_VOID_PART >= copies) {
+		count_mthp_stat(folio_order(folio), MTHP_STAT_MIGRATE_GIVEN_UP);
+		WRITE_ONCE(migrate_given_up[nr], jiffies + GIVE_UP);
+		copies = 0;
+		voids = 0;
+	}
+	if (copies >= MAX_COPIES) {
+		copies /= 2;
+		voids /= 2;
+	}
+	WRITE_ONCE(records[nr].copies, copies);
+	WRITE_ONCE(records[nr].voids, voids);
+}
+
+/* --- the setting --- */
+
 DEFINE_STATIC_KEY_TRUE(migrate_mapped_key);
+
+/* To write it forgets what was given up */
+static int set_mapped(const struct ctl_table *table, int write, void *buffer,
+		      size_t *lenp, loff_t *ppos)
+{
+	int error = proc_do_static_key(table, write, buffer, lenp, ppos);
+	unsigned int i;
+
+	for (i = 0; write && !error && i < ARRAY_SIZE(migrate_given_up); i++)
+		WRITE_ONCE(migrate_given_up[i], 0);
+	return error;
+}
 
 static struct ctl_table mapped_sysctls[] = {
 	{
@@ -56,7 +108,7 @@ static struct ctl_table mapped_sysctls[] = {
 		.data		= &migrate_mapped_key.key,
 		.maxlen		= sizeof(migrate_mapped_key),
 		.mode		= 0644,
-		.proc_handler	= proc_do_static_key,
+		.proc_handler	= set_mapped,
 	},
 };
 
@@ -276,9 +328,14 @@ unsigned int migrate_protect_range(struct folio **folios, unsigned int nr)
 unsigned int migrate_unmap_protected_range(struct folio **folios,
 					   unsigned int nr)
 {
+	unsigned int i;
+
 	nr = migrate_range_each(folios, nr, unmap_clean_ptes, MMU_NOTIFY_CLEAR,
 				false);
-	count_vm_events(PGMIGRATE_MAPPED, nr);
+	for (i = 0; i < nr; i++)
+		count_mthp_stat(folio_order(folios[i]), MTHP_STAT_MIGRATE_MAPPED);
+	if (nr)
+		record(folios[0], nr, 0);
 	return nr;
 }
 
@@ -433,12 +490,16 @@ bool migrate_unmap_protected(struct folio *folio, bool copied)
 					MMU_NOTIFY_CLEAR) :
 			       unmap_by_ptes(folio));
 
-	if (good) {
-		count_vm_event(PGMIGRATE_MAPPED);
-		return true;
-	}
-	release(folio);
-	if (copied)
-		count_vm_event(PGMIGRATE_VOID);
-	return false;
+	if (!good)
+		release(folio);
+	if (!copied)
+		return false;
+	count_mthp_stat(folio_order(folio), good ? MTHP_STAT_MIGRATE_MAPPED :
+						   MTHP_STAT_MIGRATE_VOID);
+	record(folio, good, !good);
+	return good;
 }
+
+#ifdef CONFIG_MIGRATE_MAPPED_KUNIT_TEST
+#include "migrate_mapped_test.c"
+#endif

@@ -7,6 +7,8 @@
 #define _MM_MIGRATE_MAPPED_H
 
 #include <linux/errno.h>
+#include <linux/hash.h>
+#include <linux/jiffies.h>
 #include <linux/jump_label.h>
 #include <linux/mm.h>
 
@@ -16,17 +18,39 @@ bool migrate_folio_is_protected(struct folio *dst);
 #ifdef CONFIG_MIGRATE_MAPPED
 DECLARE_STATIC_KEY_TRUE(migrate_mapped_key);
 
+#define MIGRATE_RECORD_BITS	6
+
+/* In jiffies: until when no folio of a record is copied while it is mapped */
+extern unsigned long migrate_given_up[BIT(MIGRATE_RECORD_BITS)];
+
+/* The record for folios of one order that one anon_vma maps, and for some others */
+static inline unsigned int migrate_record_of(struct folio *folio)
+{
+	return hash_long((unsigned long)READ_ONCE(folio->mapping) +
+			 folio_order(folio), MIGRATE_RECORD_BITS);
+}
+
+/* Are copies of such folios void so often that none is made for a while? */
+static inline bool migrate_is_given_up(struct folio *folio)
+{
+	unsigned long until =
+		READ_ONCE(migrate_given_up[migrate_record_of(folio)]);
+
+	return unlikely(until) && time_before(jiffies, until);
+}
+
 bool migrate_protect(struct folio *folio);
 bool migrate_protected_alone(struct folio *folio);
 int migrate_copy_protected(struct folio *dst, struct folio *src);
 bool migrate_unmap_protected(struct folio *folio, bool copied);
 
-/* Is a folio, perhaps not locked, of a kind that is copied while it is mapped? */
+/* Is a folio, perhaps not locked, one that is now copied while it is mapped? */
 static inline bool migrate_mapped_fits(struct folio *folio)
 {
 	return folio_test_large(folio) &&
 	       static_branch_likely(&migrate_mapped_key) &&
-	       folio_test_anon(folio) && !folio_test_hugetlb(folio);
+	       folio_test_anon(folio) && !folio_test_hugetlb(folio) &&
+	       !migrate_is_given_up(folio);
 }
 #else
 static inline bool migrate_mapped_fits(struct folio *folio)

@@ -142,6 +142,7 @@ struct migrate_stretch {
  * @stats: of @m; they stay as long as its engine may have the chunk
  * @lost_ns: how long the task did nothing but submit its copies and wait
  * @unfit_pages: base pages that nobody may copy early
+ * @written: the copy of a mapped folio was void
  * @copied_folios: how many of them @m copied and that moved
  * @copied_pages: the same in base pages
  * @window_pages: what was unmapped together with it or before
@@ -161,6 +162,7 @@ struct migrate_chunk {
 	struct migrator_stats *stats;
 	u64 lost_ns;
 	unsigned long unfit_pages;
+	bool written;
 	unsigned int copied_folios;
 	unsigned long copied_pages;
 	unsigned long window_pages;

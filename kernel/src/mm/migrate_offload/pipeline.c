@@ -67,9 +67,8 @@
 #define STOCK_MAX_PAGES	(SZ_32M >> PAGE_SHIFT)
 /* So many folios of a stock find no memory: then the next won't either */
 #define MAX_NOMEM	8
-/* If so many copies of mapped folios are void, and such a part of all, that is it */
-#define MIN_VOID	4
-#define MAX_VOID_PART	4
+/* The quota of mapped folios grows by this part of it with each chunk that is good */
+#define MAPPED_GROWTH	64
 
 /**
  * struct migrate_pipeline - one call of migrate_pages() on its way through the ring
@@ -104,8 +103,6 @@
  * @call: what the caller asked for
  * @stretch: of mapped folios
  * @mapped_pages: how many base pages of these have yet to flow
- * @nr_mapped: folios that were copied while they were mapped
- * @nr_void: how many of these copies were void
  * @nr_succeeded: base pages migrated
  * @nr_thp_succeeded: THPs migrated
  */
@@ -140,8 +137,6 @@ struct migrate_pipeline {
 	struct migrate_call call;
 	struct migrate_stretch stretch;
 	unsigned long mapped_pages;
-	unsigned int nr_mapped;
-	unsigned int nr_void;
 	int nr_succeeded;
 	int nr_thp_succeeded;
 };
@@ -281,6 +276,11 @@ static bool pipeline_stock(struct migrate_pipeline *p)
 			cond_resched_tasks_rcu_qs();
 			pause = min(p->stock_pages - pages, RESCHED_PAGES);
 		}
+		/* Given up meanwhile: what is written to is unmapped first */
+		if (p->call.mapped && !migrate_mapped_fits(src)) {
+			list_move_tail(&src->lru, p->call.failed);
+			continue;
+		}
 		dst = NULL;
 		if (migrate_offload_may_unmap(src)) {
 			dst = pipeline_get_dst(p, src);
@@ -407,6 +407,7 @@ static unsigned long pipeline_unmap_chunk(struct migrate_pipeline *p)
 	p->stretch.pages += pages;
 	p->stretch.pages_left -= min(pages, p->stretch.pages_left);
 	chunk->nr_pages = pages;
+	chunk->written = false;
 	chunk->copied_folios = 0;
 	chunk->copied_pages = 0;
 	chunk->nr_folios = slot - chunk->slots;
@@ -504,15 +505,13 @@ static bool pipeline_handle_error(struct migrate_pipeline *p,
  * The CPU copies what the engine has not, before the folio is unmapped. Return: 0 if
  * it is copied.
  */
-static int pipeline_copy_mapped(struct migrate_pipeline *p,
-				struct migrate_slot *slot, int error)
+static int pipeline_copy_mapped(struct migrate_slot *slot, int error)
 {
 	if (error)
 		error = migrate_copy_protected(slot->copy.dst, slot->copy.src);
 	if (static_branch_unlikely(&migrate_offload_time_key) &&
 	    (error || folio_test_pmd_mappable(slot->copy.src)))
 		slot->start_ns = ktime_get_ns();
-	p->nr_mapped++;
 	return error;
 }
 
@@ -564,7 +563,7 @@ static __always_inline void __pipeline_move_folio(struct migrate_pipeline *p,
 		return;
 
 	if (p->call.mapped)
-		error = pipeline_copy_mapped(p, slot, error);
+		error = pipeline_copy_mapped(slot, error);
 	rc = error == -EHWPOISON ? -EAGAIN :
 	     migrate_offload_move(&p->call, src, slot->copy.dst, !error);
 	if (rc == -EAGAIN)
@@ -574,7 +573,7 @@ static __always_inline void __pipeline_move_folio(struct migrate_pipeline *p,
 	else if (rc == -EHWPOISON || error == -EHWPOISON)
 		pipeline_fail(p, src);
 	else
-		p->nr_void += p->call.mapped;
+		chunk->written |= p->call.mapped;
 	pipeline_resched(p, nr_pages);
 }
 
@@ -661,6 +660,28 @@ static bool pipeline_take_turn(struct migrate_pipeline *p)
 	return true;
 }
 
+/* So much of the ring is filled if nobody chose: who waits for what is in flight? */
+static unsigned long pipeline_most_mapped(const struct migrate_pipeline *p)
+{
+	return p->state->target_us ?
+	       p->state->nr_chunks * p->state->chunk_pages :
+	       p->state->window_pages;
+}
+
+/*
+ * The less is in flight the sooner is it copied, and the less is written to meanwhile.
+ * Two chunks keep the engine busy.
+ */
+static unsigned long pipeline_mapped_quota(const struct migrate_pipeline *p,
+					   const struct migrate_chunk *chunk)
+{
+	unsigned long most = pipeline_most_mapped(p);
+
+	if (chunk->written)
+		return clamp(p->quota / 2, min(2 * chunk->nr_pages, most), most);
+	return min(p->quota + DIV_ROUND_UP(p->quota, MAPPED_GROWTH), most);
+}
+
 /* Account for a chunk that has nothing unmapped any more */
 static void pipeline_close_chunk(struct migrate_pipeline *p,
 				 struct migrate_chunk *chunk)
@@ -671,7 +692,9 @@ static void pipeline_close_chunk(struct migrate_pipeline *p,
 
 	migrate_offload_settle(&p->call);
 	pipeline_count_turn(p, chunk);
-	if (!p->call.mapped)
+	if (p->call.mapped)
+		p->quota = pipeline_mapped_quota(p, chunk);
+	else
 		p->quota = migrate_offload_quota(p->state, p->head ? p->quota : 0,
 						 chunk->window_pages,
 						 p->flush_pages, alone,
@@ -978,19 +1001,12 @@ static bool pipeline_take_stretch(struct migrate_pipeline *p)
 	return true;
 }
 
-/* Are so many copies void that folios are better unmapped before they are made? */
-static bool pipeline_is_written_to(const struct migrate_pipeline *p)
-{
-	return p->call.mapped && p->nr_void >= MIN_VOID &&
-	       p->nr_void * MAX_VOID_PART >= p->nr_mapped;
-}
-
 static bool pipeline_can_unmap(struct migrate_pipeline *p)
 {
 	unsigned long least = 0;
 
 	/* Who unregisters the migrator waits for this window only */
-	p->stop |= pipeline_superseded(p) || pipeline_is_written_to(p) ||
+	p->stop |= pipeline_superseded(p) ||
 		   atomic_long_read(&p->state->m->stats->overdue);
 	if (p->stop || !pipeline_has_stock(p))
 		return false;
@@ -1083,10 +1099,7 @@ static bool pipeline_flow_mapped(struct migrate_pipeline *p)
 		return true;
 
 	p->from = &mapped;
-	/* Nobody waits for what is in flight: so the ring may be full, if nobody chose */
-	p->quota = p->state->target_us ?
-		   p->state->nr_chunks * p->state->chunk_pages :
-		   p->state->window_pages;
+	p->quota = pipeline_most_mapped(p);
 	p->call.mapped = true;
 	p->call.failed = &later;
 	pipeline_begin_stretch(p);

@@ -77,6 +77,18 @@ long stat_of(const char *path, const char *name)
 	return value;
 }
 
+long number_of(const char *path)
+{
+	FILE *file = fopen(path, "r");
+	long number = -1;
+
+	if (file && fscanf(file, "%ld", &number) != 1)
+		number = -1;
+	if (file)
+		fclose(file);
+	return number;
+}
+
 long smaps_kb(const char *addr, size_t size, const char *field)
 {
 	FILE *file = fopen("/proc/self/smaps", "re");

@@ -61,6 +61,8 @@ size_t large_move(char *addr, size_t size, int node);
 long smaps_kb(const char *addr, size_t size, const char *field);
 /* The number after @name in a file of "name number" lines; -1: not there */
 long stat_of(const char *path, const char *name);
+/* The number that a file begins with; -1: there is none */
+long number_of(const char *path);
 
 int file_write(const char *path, const char *text);
 __printf(1, 2)

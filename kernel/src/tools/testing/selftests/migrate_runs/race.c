@@ -8,6 +8,8 @@
 
 #define SECONDS	3
 
+#define COPY_MAPPED	"/proc/sys/vm/migrate_copy_mapped"
+
 #define BALANCING	"/proc/sys/kernel/numa_balancing"
 #define SCAN		"/sys/kernel/debug/sched/numa_balancing/"
 
@@ -36,8 +38,11 @@ long race_run(struct race *race, size_t size, race_act act)
 	race->stop = 0;
 	if (pthread_create(&thread, NULL, work, &worker))
 		return -1;
-	for (int node = 1; time(NULL) < end; node = !node, moves++)
+	for (int node = 1; time(NULL) < end; node = !node, moves++) {
+		/* Or what is written to often would be unmapped before it is copied */
+		file_write(COPY_MAPPED, "1");
 		large_move(race->addr, size, node);
+	}
 	__atomic_store_n(&race->stop, 1, __ATOMIC_RELAXED);
 	pthread_join(thread, NULL);
 	return moves;

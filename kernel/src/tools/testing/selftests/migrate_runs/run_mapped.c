@@ -9,6 +9,7 @@
 
 #include <fcntl.h>
 #include <linux/userfaultfd.h>
+#include <pthread.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -22,25 +23,31 @@
 
 #define SIZE	(8 * MIB)
 
-#define VMSTAT	"/proc/vmstat"
 #define SYSCTL	"/proc/sys/vm/migrate_copy_mapped"
 #define CLEAR	"/proc/self/clear_refs"
 
-static const char *missing(void)
+/* Of the test that runs */
+static size_t folio_size, nr_folios;
+
+/* What Linux counts of folios of this size; -1: nothing */
+static long count_of(const char *name)
 {
-	if (stat_of(VMSTAT, "pgmigrate_mapped") < 0)
-		return "this kernel does not copy folios while they are mapped";
-	return large_missing();
+	char path[128];
+
+	snprintf(path, sizeof(path),
+		 "/sys/kernel/mm/transparent_hugepage/hugepages-%zukB/stats/%s",
+		 folio_size / KIB, name);
+	return number_of(path);
 }
 
 static long mapped(void)
 {
-	return stat_of(VMSTAT, "pgmigrate_mapped");
+	return count_of("migrate_mapped");
 }
 
 static long voided(void)
 {
-	return stat_of(VMSTAT, "pgmigrate_void");
+	return count_of("migrate_void");
 }
 
 static long minor_faults(void)
@@ -51,14 +58,18 @@ static long minor_faults(void)
 	return usage.ru_minflt;
 }
 
-/* Of the test that runs */
-static size_t folio_size, nr_folios;
+static char *alloc(void)
+{
+	return folio_size == PMD ? huge_alloc(SIZE) : large_alloc(SIZE, PMD);
+}
 
-static char *alloc(size_t size)
+static const char *missing(size_t size)
 {
 	folio_size = size;
 	nr_folios = SIZE / size;
-	return size == PMD ? huge_alloc(SIZE) : large_alloc(SIZE, PMD);
+	if (mapped() < 0)
+		return "this kernel does not copy folios while they are mapped";
+	return large_missing();
 }
 
 /* Are they mapped as they were allocated? */
@@ -70,6 +81,8 @@ static bool is_whole(const char *addr)
 }
 
 /* --- one thing at a time --- */
+
+static bool end_of_writes;
 
 FIXTURE(alone)
 {
@@ -86,11 +99,11 @@ FIXTURE_VARIANT_ADD(alone, 2m) { .folio = PMD };
 
 FIXTURE_SETUP(alone)
 {
-	const char *why = missing();
+	const char *why = missing(variant->folio);
 
 	if (why)
 		SKIP(return, "%s", why);
-	self->addr = alloc(variant->folio);
+	self->addr = alloc();
 	if (!self->addr)
 		SKIP(return, "no such folios to be had");
 }
@@ -155,6 +168,52 @@ TEST_F(alone, locked_memory_stays_locked)
 	/* What PTEs map is left to the walk of the reverse mapping */
 	EXPECT_EQ(variant->folio == PMD ? nr_folios : 0, mapped() - before);
 	EXPECT_EQ(SIZE / KIB, smaps_kb(self->addr, SIZE, "Locked:"));
+	EXPECT_EQ(0, large_wrong(self->addr, 0, SIZE));
+}
+
+static void *write_all(void *arg)
+{
+	volatile char *addr = arg;
+
+	while (!__atomic_load_n(&end_of_writes, __ATOMIC_RELAXED))
+		for (size_t i = 0; i < SIZE; i += folio_size)
+			addr[i] = addr[i];
+	return NULL;
+}
+
+static long given_up(void)
+{
+	return count_of("migrate_given_up");
+}
+
+TEST_F(alone, what_is_often_written_to_is_unmapped_first)
+{
+	long before = given_up(), old_mapped, old_void;
+	time_t end = time(NULL) + 10;
+	pthread_t thread;
+	int node = 0;
+
+	/* What other tests wrote to is forgotten */
+	ASSERT_EQ(0, file_write(SYSCTL, "1"));
+	ASSERT_EQ(0, pthread_create(&thread, NULL, write_all, self->addr));
+	while (given_up() == before && time(NULL) < end) {
+		node = !node;
+		large_move(self->addr, SIZE, node);
+	}
+	__atomic_store_n(&end_of_writes, true, __ATOMIC_RELAXED);
+	pthread_join(thread, NULL);
+	/* The KUnit suite of mm/migrate_mapped.c does not depend on that */
+	if (given_up() == before)
+		SKIP(return, "a busy machine lets the writer write too seldom");
+	old_mapped = mapped();
+	old_void = voided();
+	EXPECT_EQ(0, large_move(self->addr, SIZE, !node));
+	EXPECT_EQ(old_mapped, mapped());
+	EXPECT_EQ(old_void, voided());
+	/* After a second it is tried again */
+	usleep(1500000);
+	EXPECT_EQ(0, large_move(self->addr, SIZE, node));
+	EXPECT_EQ(nr_folios, mapped() - old_mapped);
 	EXPECT_EQ(0, large_wrong(self->addr, 0, SIZE));
 }
 
@@ -473,11 +532,11 @@ RACE(be_hinted, be_hinted);
 
 FIXTURE_SETUP(race)
 {
-	const char *why = missing();
+	const char *why = missing(variant->folio);
 
 	if (why)
 		SKIP(return, "%s", why);
-	self->race.addr = alloc(variant->folio);
+	self->race.addr = alloc();
 	if (!self->race.addr)
 		SKIP(return, "no such folios to be had");
 	/* So are those that are faulted in anew */
