@@ -7,17 +7,15 @@ They are counted under icount. Each case has a boot of its own, so none depends 
 from __future__ import annotations
 
 import math
-import os
-import threading
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from ferry.bench import migbench, rows
 from ferry.errors import FerryError
-from ferry.kernel import kbuild
-from ferry.progress import Step
-from ferry.vm import machine, parallel, qemu
+from ferry.vm import boots, machine, qemu
+from ferry.vm.boots import Boot, Said
+from ferry.vm.store import Store
 
 ENGINES = ("none", "cpu")
 # The most that an engine may add to vanilla, in percent.
@@ -103,6 +101,7 @@ class Cost:
     instructions: float
     vanilla: float
     limit_percent: float
+    records: tuple[str, ...] = ()
 
     @property
     def percent(self) -> float:
@@ -157,6 +156,7 @@ def instructions(row: rows.Row) -> float:
 def costs(case: Case, measured: Sequence[rows.Row], limits: dict[str, float]) -> list[Cost]:
     """The rows but vanilla's, each compared with vanilla's of the same folio size where there is one."""
     found = {(row.engine, row.folio_kib): instructions(row) for row in measured}
+    records = {(row.engine, row.folio_kib): row.records for row in measured}
     if case.gains:
         limits = {name: (1 / gain - 1) * 100 for name, gain in zip(ENGINES, case.gains, strict=True)}
 
@@ -166,7 +166,10 @@ def costs(case: Case, measured: Sequence[rows.Row], limits: dict[str, float]) ->
         return limits[engine] if engine == "none" else min(limits[engine], of_none)
 
     return [
-        Cost(case.title, kib, engine, count, base, limit(engine, kib, base))
+        Cost(
+            *(case.title, kib, engine, count, base, limit(engine, kib, base)),
+            records=(*records[rows.VANILLA, kib], *records[engine, kib]),
+        )
         for (engine, kib), count in found.items()
         if engine != rows.VANILLA and (base := found.get((rows.VANILLA, kib)))
     ]
@@ -176,33 +179,43 @@ def measure(
     cases: Sequence[Case] = CASES,
     limits: dict[str, float] = LIMITS,
     ferry: str = "ferry",
+    store: Store | None = None,
 ) -> Found:
     """Count on virtual CPUs; every run gives the same figures. A case that fails loses no other."""
     engines = {"vanilla": (rows.VANILLA,), ferry: tuple(limits)}
-    qemu.ensure_emulator(machine.get(MACHINE))
-    kernels = {name: kbuild.build(name) for name in engines}
-    program = migbench.build_migbench()
+    programs = {"bin/migbench": migbench.build_migbench()}
     parts = [(case, name) for case in cases for name in engines]
-    found = Found(kernels={name: kernel.release for name, kernel in kernels.items()})
-    counted: dict[Case, list[rows.Row]] = {case: [] for case in cases}
+    plans = [case.plan(engines[name], ferry) for case, name in parts]
+    every = [
+        Boot(
+            f"{case.title} on {name}",
+            name,
+            machine.get(MACHINE, case.cpus),
+            qemu.Job(
+                migbench.script(plan, "vanilla" if name == "vanilla" else "ferry"),
+                RUN_S,
+                programs=programs,
+                name=f"cost-{number}",
+            ),
+        )
+        for number, ((case, name), plan) in enumerate(zip(parts, plans, strict=True))
+    ]
+    found = Found()
 
-    def count(part: tuple[Case, str], cancelled: threading.Event) -> None:
-        case, name = part
-        plan = case.plan(engines[name], ferry)
-        script = migbench.script(plan, "vanilla" if name == "vanilla" else "ferry")
-        job = qemu.Job(script, RUN_S, programs={"bin/migbench": program}, name=f"cost-{parts.index(part)}")
-        try:
-            result = qemu.run(kernels[name], machine.get(MACHINE, case.cpus), job, cancelled=cancelled)
-            got = migbench.parse(result.said, plan)
-            counted[case] += got
-            if result.status or len(got) < len(case.folios) * len(engines[name]):
-                raise FerryError(result.output.strip()[-qemu.TAIL_LETTERS :] or f"only {len(got)} rows")
-        except FerryError as err:
-            found.failures.append(Failure(case.title, name, str(err)))
+    def parsed(index: int, said: Said) -> list[rows.Row]:
+        counted, plan = migbench.parse(said.text, plans[index]), plans[index]
+        if len(counted) < len(plan.folios) * len(plan.engines):
+            raise qemu.BadGuest(f"only {len(counted)} rows", said.text)
+        return [replace(row, records=(said.record,)) for row in counted]
 
-    with Step(f"count {len(cases)} cases ({MACHINE})") as step:
-        for done, _ in enumerate(parallel.run(count, parts, len(os.sched_getaffinity(0)))):
-            step.update(f"{done + 1}/{len(parts)}")
+    def failed(index: int, err: FerryError) -> list[rows.Row]:
+        case, name = parts[index]
+        found.failures.append(Failure(case.title, name, str(err)))
+        return migbench.parse(err.said, plans[index]) if isinstance(err, qemu.BadGuest) else []
+
+    title = f"count {len(cases)} cases ({MACHINE})"
+    counted, found.kernels = boots.run(title, every, parsed, store, failed=failed)
     for case in cases:
-        found.costs += costs(case, counted[case], limits)
+        of = [row for (part, _), some in zip(parts, counted, strict=True) if part == case for row in some]
+        found.costs += costs(case, of, limits)
     return found

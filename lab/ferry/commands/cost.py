@@ -20,6 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--unbatched", action="store_true", help="of Ferry's kernel with its batching compiled out"
     )
     report.add_json_argument(parser)
+    report.add_anew_argument(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -27,35 +28,24 @@ def run(args: argparse.Namespace) -> int:
     where = machine.get(cost.MACHINE)
     output = report.Output(args.json)
     output.check()
+    store = provenance.store(args.anew)
     if args.unbatched:
-        found = cost.measure(cost.UNBATCHED_CASES, cost.UNBATCHED_LIMITS, "unbatched")
+        found = cost.measure(cost.UNBATCHED_CASES, cost.UNBATCHED_LIMITS, "unbatched", store)
     else:
-        found = cost.measure()
+        found = cost.measure(store=store)
     known = provenance.of_vms(where, found.kernels)
     output.write({"provenance": known, **found.as_json()})
-    output.show(_table(found.costs), *([_failures(found.failures)] if found.failures else []))
+    output.show(_table(found.costs))
+    if found.failures:
+        lines = [(each.case, each.kernel, each.why) for each in found.failures]
+        output.show(report.grid("Not counted", ("caller", "kernel", "why"), lines, left=3))
     return 0 if found.passed else 1
 
 
-def _failures(failures: list[cost.Failure]) -> Table:
-    from rich.text import Text
-
-    table = report.new_table("Not counted")
-    for name in ("caller", "kernel", "why"):
-        table.add_column(name)
-    for each in failures:
-        table.add_row(each.case, each.kernel, Text(each.why))
-    return table
-
-
 def _table(costs: list[cost.Cost]) -> Table:
-    table = report.new_table("Instructions per moved folio (icount)")
-    for name in ("caller", "folio", "ferry, active engine"):
-        table.add_column(name)
-    for name in ("vanilla", "ferry", "difference", "limit"):
-        table.add_column(name, justify="right")
-    for each in costs:
-        table.add_row(
+    head = ("caller", "folio", "ferry, active engine", "vanilla", "ferry", "difference", "limit")
+    lines = [
+        (
             each.case,
             report.size(each.folio_kib),
             each.engine,
@@ -64,4 +54,6 @@ def _table(costs: list[cost.Cost]) -> Table:
             f"{each.percent:+.2f} %",
             f"{each.limit_percent:+.1f} %" + ("" if each.passed else " exceeded"),
         )
-    return table
+        for each in costs
+    ]
+    return report.grid("Instructions per moved folio (icount)", head, lines, left=3)

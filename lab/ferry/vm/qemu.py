@@ -147,10 +147,11 @@ def measure(
     on_output: OnOutput | None = None,
     cancelled: threading.Event | None = None,
 ) -> str:
-    """What a job says in records, which has to succeed. Raises as run(), and FerryError if it did not."""
+    """What a job says in records, which has to succeed. Raises as run(), and BadGuest if it did not."""
     result = run(kernel, machine, job, kvm=kvm, on_output=on_output, cancelled=cancelled)
     if result.status:
-        raise FerryError(f"{what} ended early: {result.output.strip()[-TAIL_LETTERS:]}")
+        why = result.output.strip()[-TAIL_LETTERS:]
+        raise BadGuest(f"{what} ended early: {why}", result.said)
     return result.said
 
 
