@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: GPL-2.0
+"""The lab's folders know each other in one direction: as the lab's own text says."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+import pytest
+
+import ferry
+from ferry import paths
+
+LAB = paths.ROOT / "lab/ferry"
+LAYERS = re.findall(r"^(\w+) {2,}\w", ferry.__doc__ or "", re.MULTILINE)
+
+
+def _imported(folder: str) -> set[str]:
+    """The lab's folders that a folder imports from, be it at the top or within a function."""
+    found: set[str] = set()
+    for path in (LAB / folder).rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom) and node.module:
+                names = [node.module, *(f"{node.module}.{each.name}" for each in node.names)]
+                found |= {name.split(".")[1] for name in names if name.startswith("ferry.")}
+    return found & set(LAYERS)
+
+
+def test_each_folder_is_said() -> None:
+    assert sorted(LAYERS) == sorted(path.parent.name for path in LAB.glob("*/__init__.py"))
+
+
+@pytest.mark.parametrize("folder", LAYERS)
+def test_a_folder_knows_only_those_before_it(folder: str) -> None:
+    assert _imported(folder) <= set(LAYERS[: LAYERS.index(folder) + 1])
