@@ -18,7 +18,6 @@ C_FUNCTION = 50
 LONGER = {
     "kernel/src/mm/migrate_offload/pipeline.c": 1300,
     "kernel/src/mm/migrate_offload/migrate_offload_test.c": 2300,
-    "kernel/src/tools/testing/selftests/migrate_bulk/move_calls.c": 1252,
     "server/qemu/src/hw/dma/ptdma.c": 963,
 }
 LONGER_FUNCTIONS = {

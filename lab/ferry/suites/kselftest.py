@@ -22,12 +22,14 @@ FOLDERS = ("migrate_offload", "migrate_bulk", "migrate_runs")
 PROGRAMS = {
     "smp": (
         *("sysfs", "data", "concurrent", "extra_refs", "faults", "inflight", "providers", "helpers"),
-        *("writers", "writers_tables", "unload", "memory", "move_calls", "run_state", "run_races"),
+        *("writers", "writers_tables", "unload", "memory", "move_calls", "mbind_calls", "huge_calls"),
+        *("run_state", "run_races"),
         *("run_mapped", "run_files", "run_poison", "poison"),
     ),
     # Once more what moves anonymous memory, where folios are not unmapped in ranges.
     "one-by-one": (
         *("data", "concurrent", "extra_refs", "faults", "inflight", "memory", "move_calls"),
+        *("mbind_calls", "huge_calls"),
         *("run_state", "run_races", "run_files", "torture", "run_poison", "poison"),
     ),
     "movable": ("callers", "torture"),
