@@ -306,7 +306,7 @@ def _headline(kept: Kept) -> str:
         ("idle CPUs: `mtcopy`", lambda kib: runs[kib, "mtcopy"], "wall time of one run, emulated"),
         ("AMD EPYC's PTDMA: `dcbm`", lambda kib: channels[kib]["ratio"], "engine modelled"),
         (
-            "the same, at the [dearest price tried](docs/evidence.md#how-far-that-holds)",
+            "the same, at the [highest cost modelled](docs/evidence.md#how-far-that-holds)",
             lambda kib: least[kib],
             "engine modelled",
         ),
@@ -320,7 +320,7 @@ def _headline(kept: Kept) -> str:
     where = f"In {len(every) - len(later)} of {len(every)}" if later else f"In all {len(every)}"
     return (
         f"Times as fast as on unchanged Linux, by size of folio:\n\n{_table(head, rows)}\n\n"
-        f"{where} cells measured with DMA channels, folios are inaccessible for a shorter time than on "
+        f"{where} measurements with DMA channels, folios are inaccessible for a shorter time than on "
         "unchanged Linux, at the median and at the 99th percentile. "
         "[Which hardware works](docs/hardware.md)."
     )
