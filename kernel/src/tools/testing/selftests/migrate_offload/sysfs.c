@@ -59,7 +59,6 @@ TEST_F(sysfs, defaults_are_none_all_and_auto)
 		{ "engine_always", "0" },
 		{ "in_service", "0" },
 		{ "inaccessible_enabled", "0" },
-		{ "stats/quarantined_bytes", "0" },
 		{ "reasons", ALL_REASONS },
 	};
 	char value[256];
