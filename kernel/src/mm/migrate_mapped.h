@@ -12,8 +12,8 @@
 #include <linux/jump_label.h>
 #include <linux/mm.h>
 
-/* mm/migrate.c: and still mapped? */
-bool migrate_folio_is_protected(struct folio *dst);
+/* mm/migrate.c: is the source of @dst protected, and not copied yet? */
+bool migrate_folio_needs_copy(struct folio *dst);
 
 #ifdef CONFIG_MIGRATE_MAPPED
 DECLARE_STATIC_KEY_TRUE(migrate_mapped_key);

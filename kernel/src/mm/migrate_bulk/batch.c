@@ -165,7 +165,7 @@ unsigned int migrate_folios_unmap_copied(struct folio **srcs,
 /**
  * migrate_copy_range() - copy protected folios by this CPU, then unmap them together
  * @sources: those that have moved, and are mapped first: the copies take long
- * @src: the first one, if it is protected and mapped by PTEs
+ * @src: the first one, if migrate_folio_needs_copy() and PTEs map it
  * @dst: where it is to move to
  * @srcs: the list of @src and of those that come next; their destinations are on
  *	another one, in the same order
@@ -177,13 +177,13 @@ void migrate_copy_range(struct migrate_sources *sources, struct folio *src,
 			struct folio *dst, struct list_head *srcs)
 {
 	struct folio *from[MIGRATE_RANGE], *to[MIGRATE_RANGE];
-	unsigned int nr = 0, pages = 0, i;
+	unsigned int nr = 0, pages = 0, i, done;
 
 	migrate_settle(sources);
 	list_for_each_entry_from(src, srcs, lru) {
 		if (nr == MIGRATE_RANGE || pages >= MIGRATE_RANGE_PAGES ||
 		    folio_test_pmd_mappable(src) ||
-		    !migrate_folio_is_protected(dst) ||
+		    !migrate_folio_needs_copy(dst) ||
 		    migrate_copy_protected(dst, src))
 			break;
 		migrate_folio_record_copied(dst, false);
@@ -192,8 +192,9 @@ void migrate_copy_range(struct migrate_sources *sources, struct folio *src,
 		to[nr++] = dst;
 		dst = list_next_entry(dst, lru);
 	}
-	for (i = 0; i < nr; i++)
-		i += migrate_folios_unmap_copied(from + i, to + i, nr - i);
+	/* They may be in several tables. What cannot be first is left out */
+	for (i = 0; i < nr; i += done ?: 1)
+		done = migrate_folios_unmap_copied(from + i, to + i, nr - i);
 }
 
 static void put_dsts(struct folio **dsts, unsigned int nr,

@@ -312,6 +312,45 @@ static void folios_are_on_their_lists_once_they_are_mapped(struct kunit *test)
 }
 #endif
 
+#ifdef CONFIG_MIGRATE_MAPPED
+#define LARGE_ORDER	4
+#define NR_TABLES	4
+
+/* As random order has them: what ends a range is not written to, nor copied twice */
+static void folios_of_several_tables_are_copied_once(struct kunit *test)
+{
+	unsigned long always = READ_ONCE(huge_anon_orders_always), addr;
+	struct batch_test *t = batch_test(test);
+	struct migrate_sources sources = {};
+	unsigned int i;
+
+	addr = kunit_vm_mmap(test, NULL, 0, (NR_TABLES + 1) * PMD_SIZE,
+			     PROT_READ | PROT_WRITE,
+			     MAP_PRIVATE | MAP_ANONYMOUS, 0);
+	KUNIT_ASSERT_NE(test, 0, addr);
+	addr = ALIGN(addr, PMD_SIZE);
+	WRITE_ONCE(huge_anon_orders_always, BIT(LARGE_ORDER));
+	for (i = 0; i < NR_TABLES; i++)
+		isolate_at(test, t, i, addr + i * PMD_SIZE);
+	WRITE_ONCE(huge_anon_orders_always, always);
+	for (i = 0; i < NR_TABLES; i++) {
+		t->dsts[i] = new_folio(t->srcs[i], (unsigned long)t);
+		KUNIT_ASSERT_NOT_NULL(test, t->dsts[i]);
+		KUNIT_ASSERT_EQ(test, 1, migrate_folios_protect(t->srcs + i,
+								t->dsts + i, 1));
+		list_move_tail(&t->srcs[i]->lru, &t->unmapped);
+		list_add_tail(&t->dsts[i]->lru, &t->destinations);
+	}
+	try_to_unmap_flush();
+	migrate_copy_range(&sources, t->srcs[0], t->dsts[0], &t->unmapped);
+	for (i = 0; i < NR_TABLES; i++) {
+		KUNIT_EXPECT_FALSE(test, folio_mapped(t->srcs[i]));
+		KUNIT_EXPECT_FALSE(test, migrate_folio_needs_copy(t->dsts[i]));
+	}
+	put_back(t);
+}
+#endif
+
 static struct kunit_case batch_cases[] = {
 	KUNIT_CASE(one_folio_is_left_to_the_walk),
 	KUNIT_CASE(two_neighbours_are_unmapped_together),
@@ -321,6 +360,9 @@ static struct kunit_case batch_cases[] = {
 	KUNIT_CASE(one_folio_that_can_be_locked_is_no_range),
 #ifdef CONFIG_X86
 	KUNIT_CASE(flush_is_noted_of_what_was_unmapped),
+#endif
+#ifdef CONFIG_MIGRATE_MAPPED
+	KUNIT_CASE(folios_of_several_tables_are_copied_once),
 #endif
 	KUNIT_CASE(each_folio_is_allocated_by_the_same_rules),
 #ifdef CONFIG_MIGRATE_OFFLOAD
