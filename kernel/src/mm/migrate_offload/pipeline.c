@@ -660,7 +660,7 @@ static bool pipeline_take_turn(struct migrate_pipeline *p)
 	return true;
 }
 
-/* So much of the ring is filled if nobody chose: who waits for what is in flight? */
+/* Nobody waits for what is mapped: it may fill the ring, if nobody chose a window */
 static unsigned long pipeline_most_mapped(const struct migrate_pipeline *p)
 {
 	return p->state->target_us ?
