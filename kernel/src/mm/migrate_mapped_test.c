@@ -140,17 +140,17 @@ static void set_writable(struct kunit *test, struct mapped_test *t,
 {
 	struct mm_struct *mm = current->mm;
 	struct vm_area_struct *vma, *prev;
+	VMA_ITERATOR(vmi, mm, t->addr);
 	struct mmu_gather tlb;
 	unsigned long flags;
 	int error = -ENOENT;
 
 	mmap_write_lock(mm);
-	vma = find_vma(mm, t->addr);
+	vma = vma_find(&vmi, t->addr + 1);
 	if (vma) {
-		VMA_ITERATOR(vmi, mm, vma->vm_start);
-
+		/* It has to stand at the VMA that is changed */
 		prev = vma_prev(&vmi);
-		vma_iter_load(&vmi);
+		vma_find(&vmi, vma->vm_end);
 		flags = vma->vm_flags & ~VM_WRITE;
 		if (writable)
 			flags |= VM_WRITE;
@@ -413,6 +413,9 @@ static void mapping_is_given_up_for_a_while(struct kunit *test)
 	struct mapped_test *t = mapped_begin(test);
 	unsigned int nr = migrate_record_of(t->folio), i;
 
+	/* What other cases have left, whose folios had the same record */
+	records[nr].copies = 0;
+	records[nr].voids = 0;
 	/* One in eight is not too often */
 	for (i = 0; i < 2 * MAX_COPIES; i++) {
 		record(t->folio, 7, 1);
