@@ -397,22 +397,11 @@ static void release(struct folio *folio)
 	rmap_walk(folio, &rwc);
 }
 
-/**
- * migrate_protect() - let nobody write to a large folio unnoticed
- * @folio: locked, and isolated by the caller
- *
- * May sleep. Until migrate_unmap_protected() returns the folio stays locked. The flush
- * of the TLB may have been noted only: it has to be done before the folio is copied,
- * see try_to_unmap_flush().
- *
- * Return: true if it can be copied while it is mapped; else nothing was done.
- */
-bool migrate_protect(struct folio *folio)
+/* For migrate_protect() */
+bool __migrate_protect(struct folio *folio)
 {
 	VM_WARN_ON_ONCE_FOLIO(!folio_test_locked(folio), folio);
 
-	if (!migrate_mapped_fits(folio))
-		return false;
 	if (!folio_test_pmd_mappable(folio))
 		return migrate_range_is_simple(folio) &&
 		       migrate_protect_range(&folio, 1);

@@ -39,7 +39,7 @@ static inline bool migrate_is_given_up(struct folio *folio)
 	return unlikely(until) && time_before(jiffies, until);
 }
 
-bool migrate_protect(struct folio *folio);
+bool __migrate_protect(struct folio *folio);
 bool migrate_protected_alone(struct folio *folio);
 int migrate_copy_protected(struct folio *dst, struct folio *src);
 bool migrate_unmap_protected(struct folio *folio, bool copied);
@@ -51,6 +51,23 @@ static inline bool migrate_mapped_fits(struct folio *folio)
 	       static_branch_likely(&migrate_mapped_key) &&
 	       folio_test_anon(folio) && !folio_test_hugetlb(folio) &&
 	       !migrate_is_given_up(folio);
+}
+
+/**
+ * migrate_protect() - let nobody write to a large folio unnoticed
+ * @folio: locked, and isolated by the caller
+ *
+ * May sleep. Until migrate_unmap_protected() returns the folio stays locked. The flush
+ * of the TLB may have been noted only: it has to be done before the folio is copied,
+ * see try_to_unmap_flush().
+ *
+ * Inline, for the sake of small folios.
+ *
+ * Return: true if it can be copied while it is mapped; else nothing was done.
+ */
+static inline bool migrate_protect(struct folio *folio)
+{
+	return migrate_mapped_fits(folio) && __migrate_protect(folio);
 }
 #else
 static inline bool migrate_mapped_fits(struct folio *folio)

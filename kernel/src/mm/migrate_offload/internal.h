@@ -277,6 +277,12 @@ unsigned long migrate_offload_quota(const struct migrate_offload_state *state,
 				    unsigned long quota, unsigned long nr_pages,
 				    unsigned long flush_pages, bool alone,
 				    u64 ns);
+unsigned long
+migrate_offload_most_mapped(const struct migrate_offload_state *state);
+unsigned long
+migrate_offload_mapped_quota(const struct migrate_offload_state *state,
+			     unsigned long quota, unsigned long nr_pages,
+			     bool written);
 
 /* choice.c */
 struct migrator *migrate_offload_choose(struct migrate_offload_state *state,

@@ -916,6 +916,39 @@ static void quota_is_what_the_engine_does_in_time(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, settled_quota(&state, 16, 100000), 1024);
 }
 
+static void void_copies_leave_less_in_flight(struct kunit *test)
+{
+	struct migrate_offload_state state = {
+		.target_us = 500,
+		.window_pages = 1024,
+		.chunk_pages = 128,
+		.nr_chunks = 16,
+	};
+	unsigned long quota = migrate_offload_most_mapped(&state);
+	unsigned int i;
+
+	KUNIT_EXPECT_EQ(test, quota, 2048);
+	quota = migrate_offload_mapped_quota(&state, quota, 128, true);
+	KUNIT_EXPECT_EQ(test, quota, 1024);
+	/* Down to two chunks, whatever one has */
+	KUNIT_EXPECT_EQ(test, 1024, migrate_offload_mapped_quota(&state, quota,
+								 512, true));
+	for (i = 0; i < 10; i++)
+		quota = migrate_offload_mapped_quota(&state, quota, 128, true);
+	KUNIT_EXPECT_EQ(test, quota, 256);
+	/* It comes back slowly, and no further */
+	KUNIT_EXPECT_EQ(test, 260, migrate_offload_mapped_quota(&state, quota,
+								128, false));
+	for (i = 0; i < 200; i++)
+		quota = migrate_offload_mapped_quota(&state, quota, 128, false);
+	KUNIT_EXPECT_EQ(test, quota, 2048);
+	/* A window that was chosen bounds it, and so does one of a single chunk */
+	state.target_us = 0;
+	KUNIT_EXPECT_EQ(test, migrate_offload_most_mapped(&state), 1024);
+	KUNIT_EXPECT_EQ(test, 1024, migrate_offload_mapped_quota(&state, quota,
+								 1024, true));
+}
+
 /* 2 MiB in 267 us are 958 pages in 500 us: not two of them, by the rate of one */
 static void second_large_folio_is_tried(struct kunit *test)
 {
@@ -2187,6 +2220,7 @@ static struct kunit_case migrate_offload_cases[] = {
 	KUNIT_CASE(deep_is_nothing_for_a_small_call),
 	KUNIT_CASE(other_depth_is_tried_again),
 	KUNIT_CASE(quota_is_what_the_engine_does_in_time),
+	KUNIT_CASE(void_copies_leave_less_in_flight),
 	KUNIT_CASE(second_large_folio_is_tried),
 	KUNIT_CASE(chunk_is_alone_beside_an_engine),
 	KUNIT_CASE(chunk_is_not_alone_with_the_task),

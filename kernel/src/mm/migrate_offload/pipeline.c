@@ -67,8 +67,6 @@
 #define STOCK_MAX_PAGES	(SZ_32M >> PAGE_SHIFT)
 /* So many folios of a stock find no memory: then the next won't either */
 #define MAX_NOMEM	8
-/* The quota of mapped folios grows by this part of it with each chunk that is good */
-#define MAPPED_GROWTH	64
 
 /**
  * struct migrate_pipeline - one call of migrate_pages() on its way through the ring
@@ -660,28 +658,6 @@ static bool pipeline_take_turn(struct migrate_pipeline *p)
 	return true;
 }
 
-/* Nobody waits for what is mapped: it may fill the ring, if nobody chose a window */
-static unsigned long pipeline_most_mapped(const struct migrate_pipeline *p)
-{
-	return p->state->target_us ?
-	       p->state->nr_chunks * p->state->chunk_pages :
-	       p->state->window_pages;
-}
-
-/*
- * The less is in flight the sooner is it copied, and the less is written to meanwhile.
- * Two chunks keep the engine busy.
- */
-static unsigned long pipeline_mapped_quota(const struct migrate_pipeline *p,
-					   const struct migrate_chunk *chunk)
-{
-	unsigned long most = pipeline_most_mapped(p);
-
-	if (chunk->written)
-		return clamp(p->quota / 2, min(2 * chunk->nr_pages, most), most);
-	return min(p->quota + DIV_ROUND_UP(p->quota, MAPPED_GROWTH), most);
-}
-
 /* Account for a chunk that has nothing unmapped any more */
 static void pipeline_close_chunk(struct migrate_pipeline *p,
 				 struct migrate_chunk *chunk)
@@ -693,7 +669,9 @@ static void pipeline_close_chunk(struct migrate_pipeline *p,
 	migrate_offload_settle(&p->call);
 	pipeline_count_turn(p, chunk);
 	if (p->call.mapped)
-		p->quota = pipeline_mapped_quota(p, chunk);
+		p->quota = migrate_offload_mapped_quota(p->state, p->quota,
+							chunk->nr_pages,
+							chunk->written);
 	else
 		p->quota = migrate_offload_quota(p->state, p->head ? p->quota : 0,
 						 chunk->window_pages,
@@ -1099,7 +1077,7 @@ static bool pipeline_flow_mapped(struct migrate_pipeline *p)
 		return true;
 
 	p->from = &mapped;
-	p->quota = pipeline_most_mapped(p);
+	p->quota = migrate_offload_most_mapped(p->state);
 	p->call.mapped = true;
 	p->call.failed = &later;
 	pipeline_begin_stretch(p);

@@ -13,6 +13,9 @@
  * The floor rises where TLB flushes are dear, since with a smaller quota there
  * are more of them: with many CPUs, or if a host does not run all of them. Then
  * several chunks share one.
+ *
+ * What is copied while it is mapped nobody waits for. But the less is in flight the
+ * sooner is it copied, and the less is written to meanwhile: so void copies decide.
  */
 #include <kunit/static_stub.h>
 #include <linux/math64.h>
@@ -29,6 +32,8 @@
 #define DEAR_FLUSH	16
 /* Below so many percent of the target a second chunk is tried */
 #define TRY_SECOND	75
+/* With each chunk that nobody wrote to the quota of mapped folios grows by this part */
+#define MAPPED_GROWTH	64
 
 static unsigned long least_quota(const struct migrate_offload_state *state)
 {
@@ -121,4 +126,39 @@ unsigned long migrate_offload_quota(const struct migrate_offload_state *state,
 	if (alone && ns < target_ns * TRY_SECOND / 100)
 		fit = max(fit, 2 * nr_pages);
 	return clamp(fit, max(least_quota(state), flush_pages), most);
+}
+
+/**
+ * migrate_offload_most_mapped() - how much may be in flight that is mapped
+ * @state: which has the bounds
+ *
+ * Return: in base pages: what the ring has room for, or the window that was chosen.
+ */
+unsigned long
+migrate_offload_most_mapped(const struct migrate_offload_state *state)
+{
+	return state->target_us ? state->nr_chunks * state->chunk_pages :
+				  state->window_pages;
+}
+
+/**
+ * migrate_offload_mapped_quota() - learn from a chunk of mapped folios
+ * @state: which has the bounds
+ * @quota: what was right so far, in base pages
+ * @nr_pages: of the chunk
+ * @written: a copy of it was void
+ *
+ * Return: how many base pages may be in flight from now on. Two chunks keep the engine
+ * busy: not less, however much is written to.
+ */
+unsigned long
+migrate_offload_mapped_quota(const struct migrate_offload_state *state,
+			     unsigned long quota, unsigned long nr_pages,
+			     bool written)
+{
+	unsigned long most = migrate_offload_most_mapped(state);
+
+	if (written)
+		return clamp(quota / 2, min(2 * nr_pages, most), most);
+	return min(quota + DIV_ROUND_UP(quota, MAPPED_GROWTH), most);
 }
