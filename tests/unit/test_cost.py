@@ -33,7 +33,7 @@ def test_cost_is_relative_and_limited() -> None:
 @pytest.mark.parametrize(("none_gbps", "passed"), [(2.13, True), (2.11, False)])
 def test_who_has_gained_may_not_lose_it(none_gbps: float, passed: bool) -> None:
     """Faster than vanilla is not enough."""
-    case = cost.Case("move_pages", ("4K",), "random", gains=(1.06, 1.0))
+    case = cost.Case("move_pages", ("4K",), "random", gains={"4K": (1.06, 1.0)})
     none, cpu = cost.costs(case, [row("vanilla", 2.0), row("none", none_gbps), row("cpu", 2.0)], cost.LIMITS)
     assert none.passed is passed
     assert cpu.passed
