@@ -140,11 +140,12 @@ static void set_writable(struct kunit *test, struct mapped_test *t,
 {
 	struct mm_struct *mm = current->mm;
 	struct vm_area_struct *vma, *prev;
-	VMA_ITERATOR(vmi, mm, t->addr);
+	struct vma_iterator vmi;
 	struct mmu_gather tlb;
 	unsigned long flags;
 	int error = -ENOENT;
 
+	vma_iter_init(&vmi, mm, t->addr);
 	mmap_write_lock(mm);
 	vma = vma_find(&vmi, t->addr + 1);
 	if (vma) {
