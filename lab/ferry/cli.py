@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import shutil
 import signal
 import sys
@@ -35,6 +36,7 @@ from ferry.commands import (
     vm,
 )  # fmt: skip
 from ferry.errors import FerryError
+from ferry.kernel import tree
 
 KEPT_LOGS = 50
 
@@ -80,6 +82,13 @@ def make_parser() -> argparse.ArgumentParser:
     )
     version = (paths.ROOT / "VERSION").read_text().strip()
     parser.add_argument("--version", action="version", version=f"ferry {version}")
+    parser.add_argument(
+        "--base",
+        metavar="NAME",
+        default=paths.BASE,
+        help=f"which Linux, {' or '.join(tree.bases())} (default: $FERRY_BASE, or {paths.DEFAULT_BASE}); "
+        "may also stand behind the command",
+    )
     table = parser.add_subparsers(metavar="COMMAND", required=True)
     for command in COMMANDS:
         text = (command.__doc__ or "").splitlines()[0]
@@ -102,11 +111,26 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     may import at their top what has to be installed.
     """
     parser = make_parser()
-    args, rest = parser.parse_known_args(argv)
+    args, rest = parser.parse_known_args(base_first(argv))
     args.rest = rest
+    if args.base not in tree.bases():
+        parser.error(f"no base '{args.base}'; there are: {', '.join(tree.bases())}")
+    os.environ["FERRY_BASE"] = args.base
     if rest and not args.takes_rest:
         parser.error(f"unrecognized arguments: {' '.join(rest)}")
     return args
+
+
+def base_first(argv: Sequence[str]) -> list[str]:
+    """The words with --base before the command, wherever it stood; what is behind -- stays as it is."""
+    end = argv.index("--") if "--" in argv else len(argv)
+    words = list(argv[:end])
+    base: list[str] = []
+    for at in reversed([n for n, word in enumerate(words) if word == "--base" or word.startswith("--base=")]):
+        after = at + (1 if "=" in words[at] else 2)
+        base = words[at:after] + base
+        del words[at:after]
+    return [*base, *words, *argv[end:]]
 
 
 def _forget_old_logs(folder: Path) -> None:
@@ -118,6 +142,8 @@ def _forget_old_logs(folder: Path) -> None:
 def main(argv: Sequence[str]) -> int:
     """Run one subcommand; the exit code is its own, or that of its error."""
     args = parse(argv)
+    if args.base != paths.BASE:
+        raise SystemExit(f"ferry: start it by ./ferry, or with FERRY_BASE={args.base} in the environment")
     _forget_old_logs(paths.LOGS.parent)
     for signum in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(signum, _terminated)

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from ferry import files, paths, proc
 from ferry.errors import CommandFailed, FerryError
@@ -62,6 +63,30 @@ def mirrors() -> list[str]:
             "apt knows no mirror of Debian; check /etc/apt/sources.list, then run apt-get update"
         )
     return list(dict.fromkeys(found))
+
+
+def fetch(name: str, suite: str, folder: Path) -> Path:
+    """Download a package of another suite of Debian into a folder; nothing of the system's is changed.
+
+    apt keeps the suite's lists in the folder, and checks them by Debian's key. Raises FerryError.
+    """
+    ensure(["debian-archive-keyring"])
+    own = folder / "apt"
+    for needed in (own / "lists/partial", own / "cache/archives/partial"):
+        needed.mkdir(parents=True, exist_ok=True)
+    address = next(at.split()[0] for at in mirrors() if "-security" not in at)
+    (own / "suite.list").write_text(f"deb [signed-by={KEYRING}] {address} {suite} main\n")
+    settings = {
+        "Dir::Etc::SourceList": own / "suite.list", "Dir::Etc::SourceParts": "/dev/null",
+        "Dir::State::Lists": own / "lists", "Dir::Cache": own / "cache", "Acquire::Languages": "none",
+    }  # fmt: skip
+    apt = ["apt-get", "-q", *(word for key, value in settings.items() for word in ("-o", f"{key}={value}"))]
+    try:
+        proc.run([*apt, "update", "--error-on=any"], title=f"list {suite}", env=APT_ENV)
+        proc.run([*apt, "download", name], title=f"fetch {name} of {suite}", cwd=folder, env=APT_ENV)
+    except CommandFailed as err:
+        raise FerryError(f"apt cannot fetch {name} of {suite}; is there a network?\n{err}") from err
+    return max(folder.glob(f"{name}_*.deb"))
 
 
 def ensure(names: Sequence[str]) -> None:

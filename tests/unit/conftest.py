@@ -76,11 +76,12 @@ def digest_of(path: Path) -> str:
 def places(tmp_path: Path) -> Places:
     """A kernel folder with one patch and one file of its own."""
     kernel = tmp_path / "kernel"
-    (kernel / "patches").mkdir(parents=True)
-    (kernel / "patches/0001-mm-hook.patch").write_text(patch("mm: hook", "line 10", "line ten"))
+    base = kernel / "bases/6.12"
+    (base / "patches").mkdir(parents=True)
+    (base / "patches/0001-mm-hook.patch").write_text(patch("mm: hook", "line 10", "line ten"))
     (kernel / "src/mm/offload").mkdir(parents=True)
     (kernel / "src/mm/offload/core.c").write_text("int core;\n")
-    return Places(tmp_path / "build", kernel / "patches", kernel / "src")
+    return Places(tmp_path / "build", base, kernel / "src")
 
 
 def patch(subject: str, old: str, new: str) -> str:

@@ -13,7 +13,7 @@ from ferry import cli, packages, paths
 from ferry.bench import migbench
 from ferry.bench.sizes import parse_size
 from ferry.errors import FerryError
-from ferry.kernel import kbuild
+from ferry.kernel import kbuild, tree
 from ferry.kernel.kbuild import Kernel
 from ferry.vm import emulator, machine, qemu, records
 
@@ -26,7 +26,7 @@ ROW = {
 }  # fmt: skip
 
 
-def _kernel(name: str) -> Kernel:
+def _kernel(name: str, places: tree.Places | None = None) -> Kernel:
     kbuild.flavour(name)
     out = paths.BUILD / f"kernel-{name}"
     (out / "include/config").mkdir(parents=True, exist_ok=True)

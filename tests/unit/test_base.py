@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from ferry import packages
 from ferry.errors import FerryError
 from ferry.kernel import base
+from tests.unit.conftest import FakeProgram
 
 TOML = """\
 package = "linux-source-6.12"
@@ -32,7 +34,9 @@ def test_any_version_of_the_series_is_taken(
     fake_program: Callable[[str, str], Path], toml: Path, version: str, checksum: str | None
 ) -> None:
     fake_program("dpkg-query", f'case "$3" in *Version*) printf {version};; *) echo "ii ";; esac')
-    assert base.find(toml) == base.Base("linux-source-6.12", version, Path("/t"), checksum, "6.12.1-1", "a")
+    assert base.find(toml, toml.parent) == base.Base(
+        "linux-source-6.12", version, Path("/t"), checksum, "6.12.1-1", "a"
+    )
 
 
 @pytest.mark.parametrize("version", ["6.13.1-1", "6.1.12-1", "6.121-1"])
@@ -41,7 +45,7 @@ def test_another_series_is_refused(
 ) -> None:
     fake_program("dpkg-query", f'case "$3" in *Version*) printf {version};; *) echo "ii ";; esac')
     with pytest.raises(FerryError, match=r"patches are for 6\.12\.y, which is at a"):
-        base.find(toml)
+        base.find(toml, toml.parent)
 
 
 def test_a_damaged_tarball_is_refused(linux: base.Base) -> None:
@@ -55,3 +59,39 @@ def test_a_damaged_tarball_is_refused(linux: base.Base) -> None:
 def test_an_unknown_version_is_noted(linux: base.Base, capsys: pytest.CaptureFixture[str]) -> None:
     base.verify(dataclasses.replace(linux, sha256=None))
     assert "6.12.1-1 is new to Ferry" in capsys.readouterr().err
+
+
+@pytest.fixture
+def fetched(fake_program: FakeProgram, toml: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """A base of another suite; returns the names of what is fetched."""
+    toml.write_text('suite = "later"\n' + TOML.replace("/t", "/usr/src/l.tar.xz"))
+    names: list[str] = []
+
+    def fetch(name: str, suite: str, folder: Path) -> Path:
+        names.append(f"{name} of {suite}")
+        folder.mkdir()
+        (folder / f"{name}_6.12.1-1_all.deb").touch()
+        return folder / f"{name}_6.12.1-1_all.deb"
+
+    monkeypatch.setattr(packages, "fetch", fetch)
+    unpack = 'mkdir -p "$3/usr/src" && echo tar > "$3/usr/src/l.tar.xz"'
+    fake_program("dpkg-deb", f'case "$1" in -f) printf 6.12.1-1;; *) {unpack};; esac')
+    return names
+
+
+def test_a_package_of_another_suite_is_fetched_once_and_not_installed(
+    fetched: list[str], toml: Path, tmp_path: Path
+) -> None:
+    first, second = (base.find(toml, tmp_path / "build") for _ in range(2))
+    assert fetched == ["linux-source-6.12 of later"]
+    assert first == second
+    assert first.tarball == tmp_path / "build/package/6.12.1-1/usr/src/l.tar.xz"
+    assert first.tarball.read_text() == "tar\n"
+
+
+def test_a_damaged_one_of_another_suite_is_fetched_again(
+    fetched: list[str], toml: Path, tmp_path: Path
+) -> None:
+    linux = base.find(toml, tmp_path / "build")
+    with pytest.raises(FerryError, match=f"run: rm -r {tmp_path}/build/package$"):
+        base.verify(linux)

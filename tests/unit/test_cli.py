@@ -12,7 +12,7 @@ import pytest
 from ferry import cli, packages, paths
 from ferry.commands import test as runner
 from ferry.errors import FerryError
-from ferry.kernel import kbuild
+from ferry.kernel import kbuild, tree
 from ferry.vm import emulator
 
 
@@ -107,6 +107,34 @@ def test_unknown_arguments_are_refused(capsys: pytest.CaptureFixture[str]) -> No
     with pytest.raises(SystemExit) as caught:
         cli.main(["lint", "--nosuch"])
     assert caught.value.code == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--base", "1", "kernel", "build"], ["--base", "1", "kernel", "build"]),
+        (["kernel", "build", "ferry", "--base", "1"], ["--base", "1", "kernel", "build", "ferry"]),
+        (["kernel", "build", "--base=1", "ferry"], ["--base=1", "kernel", "build", "ferry"]),
+        (["vm", "--", "x", "--base", "1"], ["vm", "--", "x", "--base", "1"]),
+        (["kernel", "build", "--base"], ["--base", "kernel", "build"]),
+    ],
+)
+def test_the_base_may_stand_anywhere(words: list[str], said: list[str]) -> None:
+    assert cli.base_first(words) == said
+
+
+def test_an_unknown_base_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        cli.parse(["kernel", "build", "--base", "1.0"])
+    assert caught.value.code == 2
+    assert "no base '1.0'; there are: 6.12" in capsys.readouterr().err
+
+
+def test_the_launcher_tells_python_the_base(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FERRY_BASE", paths.BASE)
+    monkeypatch.setattr(tree, "bases", lambda: ["1.0", paths.BASE])
+    cli.parse(["kernel", "build", "--base", "1.0"])
+    assert os.environ["FERRY_BASE"] == "1.0"
 
 
 def test_every_command_has_help() -> None:

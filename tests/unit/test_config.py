@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from ferry import paths
 from ferry.errors import FerryError
-from ferry.kernel import config, kbuild
+from ferry.kernel import config, kbuild, tree
 
 
 def test_parse_reads_values_and_unset_options() -> None:
@@ -45,11 +44,11 @@ def test_kernels_that_are_compared_differ_in_nothing_but_ferry() -> None:
 
 def test_every_option_of_ferry_is_in_a_fragment_or_selected() -> None:
     """A new option that nobody switches on would be built and tested by nobody."""
-    fragments = [paths.KERNEL / "config" / f"{name}.config" for name in ("common", "ferry", "test", "debug")]
+    fragments = tree.HERE.fragments(("common", "ferry", "test", "debug"))
     selected = {
         "CONFIG_MIGRATE_OFFLOAD",
         "CONFIG_MIGRATE_OFFLOAD_MTCOPY_CPUS",
         "CONFIG_ARCH_BATCHED_UNMAP_FLUSHES_MM",
         "CONFIG_MIGRATE_RANGES",
     }
-    assert kbuild.own_options() - config.merge(fragments).keys() <= selected
+    assert kbuild.own_options(tree.HERE) - config.merge(fragments).keys() <= selected

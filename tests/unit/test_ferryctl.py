@@ -83,7 +83,7 @@ def test_the_tree_looks_like_the_kernels(machine: Machine) -> None:
 
 
 def test_large_folios_are_counted_as_the_kernel_does() -> None:
-    patch = next((paths.KERNEL / "patches").glob("0064-*")).read_text()
+    patch = next((paths.BASES / paths.DEFAULT_BASE / "patches").glob("0064-*")).read_text()
     assert set(MAPPED) == set(re.findall(r"^\+DEFINE_MTHP_STAT_ATTR\((\w+),", patch, re.MULTILINE))
 
 

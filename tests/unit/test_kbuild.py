@@ -28,7 +28,7 @@ def out(linux: Base, places: Places, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(paths, "BUILD", places.build)
     monkeypatch.setattr(paths, "KERNEL", places.src.parent)
     monkeypatch.setattr(tree, "HERE", places)
-    monkeypatch.setattr(base, "find", lambda: linux)
+    monkeypatch.setattr(base, "find", lambda *_: linux)
     return places.tree / "out-ferry"
 
 
@@ -79,7 +79,7 @@ def test_an_interrupted_build_is_not_trusted(out: Path, monkeypatch: pytest.Monk
 
 
 def test_a_failed_build_shows_the_compilers_words(out: Path) -> None:
-    kbuild.prepare(kbuild.flavour("ferry"))
+    kbuild.prepare(kbuild.flavour("ferry"), tree.HERE)
     (out / "fail").touch()
     with pytest.raises(CommandFailed, match=r"mm/migrate\.c:7: error: broken"):
         kbuild.build("ferry")

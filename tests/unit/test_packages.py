@@ -74,3 +74,36 @@ def test_without_root_and_sudo_the_command_to_run_is_shown(
     monkeypatch.setattr("shutil.which", lambda name: None if name == "sudo" else f"/bin/{name}")
     with pytest.raises(FerryError, match="apt-get install there"):
         packages.ensure(["there"])
+
+
+def test_a_package_of_another_suite_is_fetched_with_lists_of_its_own(
+    apt: Path, fake_program: Callable[[str, str], Path], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Every file that apt writes or reads beside its keys is in the folder."""
+    monkeypatch.setattr(packages, "mirrors", lambda: ["http://s/debian-security/ x main", "http://m/ x main"])
+    (apt / "installed").write_text("debian-archive-keyring\n")
+    fake_program(
+        "apt-get",
+        'echo "$@" >>"$(dirname "$0")/asked"\n'
+        'case "$*" in *download*) touch there_1_all.deb there_2_all.deb;; esac',
+    )
+    folder = tmp_path / "package"
+    assert packages.fetch("there", "later", folder) == folder / "there_2_all.deb"
+    update, download = (apt / "asked").read_text().splitlines()
+    for line in (update, download):
+        for name in ("SourceList", "State::Lists", "Cache"):
+            assert f"{name}={folder}/apt" in line
+        assert "SourceParts=/dev/null" in line
+    assert update.endswith(" update --error-on=any")
+    assert download.endswith(" download there")
+    assert (folder / "apt/suite.list").read_text().endswith("http://m/ later main\n")
+
+
+def test_a_suite_that_cannot_be_fetched_is_named(
+    apt: Path, fake_program: Callable[[str, str], Path], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(packages, "mirrors", lambda: ["http://m/ x main"])
+    (apt / "installed").write_text("debian-archive-keyring\n")
+    fake_program("apt-get", "echo E: no; exit 100")
+    with pytest.raises(FerryError, match="cannot fetch there of later; is there a network"):
+        packages.fetch("there", "later", tmp_path / "package")

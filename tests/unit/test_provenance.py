@@ -7,12 +7,14 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from ferry import files, paths
+from ferry.kernel import tree
 from ferry.results import figures, provenance
 from ferry.tables import show
 from ferry.vm.machine import MACHINES
@@ -25,7 +27,7 @@ def built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (folder / "include/config").mkdir(parents=True)
     (folder / "include/config/kernel.release").write_text("6.12.1-ferry\n")
     (folder / ".config").write_text('CONFIG_CC_VERSION_TEXT="gcc (Debian 12.2.0-14) 12.2.0"\n')
-    monkeypatch.setattr(paths, "BUILD", tmp_path)
+    monkeypatch.setattr(tree, "HERE", replace(tree.HERE, build=tmp_path))
     return folder
 
 

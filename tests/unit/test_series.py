@@ -57,7 +57,7 @@ def second_hook(kernel: Path, linux: Base, places: Places) -> str:
 def read(kernel: Path, text: str) -> series.Table:
     path = kernel / "series.toml"
     path.write_text(text)
-    return series.load(path)
+    return series.load(path, kernel)
 
 
 def table(kernel: Path, patches: str) -> series.Table:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from ferry import paths
 from ferry.errors import FerryError
 from ferry.git import git
 from ferry.kernel import tree
@@ -202,3 +203,24 @@ def test_the_fingerprint_sees_every_kind_of_change(linux: Base, places: Places) 
     git(root, "commit", "-q", "-a", "-m", "change")
     seen.add(tree.fingerprint(root, places))
     assert len(seen) == 5
+
+
+def test_what_a_base_has_otherwise_wins(linux: Base, places: Places) -> None:
+    """A new file, and a fragment; what only this base has is there as well."""
+    (places.own / "mm/offload").mkdir(parents=True)
+    (places.own / "mm/offload/core.c").write_text("int other;\n")
+    (places.own / "mm/offload/compat.h").write_text("#define OLD new\n")
+    root = tree.assemble(linux, places)
+    assert (root / "mm/offload/core.c").read_text() == "int other;\n"
+    assert (root / "mm/offload/compat.h").is_symlink()
+    common, own = places.src.parent / "config/common.config", places.base / "config/common.config"
+    assert places.fragments(["common"]) == [common]
+    own.parent.mkdir()
+    own.touch()
+    assert places.fragments(["common"]) == [common, own]
+
+
+def test_bases_do_not_share_a_tree() -> None:
+    assert paths.DEFAULT_BASE in tree.bases()
+    assert tree.places(paths.DEFAULT_BASE).tree == paths.BUILD / "linux"
+    assert tree.places("1.0").tree == paths.BUILD / "1.0/linux"

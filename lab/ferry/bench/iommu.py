@@ -189,7 +189,7 @@ class Result:
 
 def build_module(kernel: Kernel) -> Path:
     """The bench's kernel module for a kernel. Its sources are copied, so that kernels do not mix."""
-    folder = paths.BUILD / f"iommu_bench-{kernel.flavour}"
+    folder = kernel.source_dir.parent / f"iommu_bench-{kernel.flavour}"
     shutil.copytree(paths.ROOT / "bench/iommu", folder, dirs_exist_ok=True)
     kbuild.make(kernel.build_dir, f"M={folder}", "modules", title=f"build iommu_bench for {kernel.flavour}")
     return folder / "iommu_bench.ko"

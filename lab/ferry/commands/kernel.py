@@ -24,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     verb.add_argument("folder", type=Path, metavar="DIR", help="a new or empty folder")
     verb.set_defaults(verb=_export)
 
-    verb = verbs.add_parser("refresh", help="write the commits of build/linux back to kernel/patches")
+    verb = verbs.add_parser("refresh", help="write the commits of build/linux back to the base's patches")
     verb.set_defaults(verb=_refresh)
 
     verb = verbs.add_parser(
@@ -92,8 +92,10 @@ def _refresh(args: argparse.Namespace) -> int:
 
 
 def _drift(args: argparse.Namespace) -> int:
-    linux = base.find()
-    if (newest := packages.candidate(linux.package)) != linux.version:
+    linux = base.find(tree.HERE.base / "base.toml", tree.HERE.build)
+    if linux.suite:
+        note(f"to try what {linux.suite} has now, remove {tree.HERE.build / 'package'}")
+    elif (newest := packages.candidate(linux.package)) != linux.version:
         note(f"apt has {newest}: to try that, run apt-get install {linux.package}")
     applied = tree.drift(linux, tree.HERE)
     for name in applied.merged:

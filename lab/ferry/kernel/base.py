@@ -4,18 +4,20 @@
 from __future__ import annotations
 
 import hashlib
+import shutil
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from ferry import packages, paths, proc
+from ferry import files, packages, proc
 from ferry.errors import FerryError
 from ferry.progress import note
 
 
 @dataclass(frozen=True)
 class Base:
-    """A source package as kernel/base.toml describes it and dpkg has it."""
+    """A source package as a base.toml describes it and dpkg has it."""
 
     package: str
     version: str
@@ -23,6 +25,7 @@ class Base:
     sha256: str | None  # None: nobody tested the patches on this version
     known: str = ""  # the versions on which somebody did
     archive: str = ""  # where these are when mirrors have moved on
+    suite: str | None = None  # of Debian, where it is not the system's own
 
     @property
     def identity(self) -> str:
@@ -31,21 +34,47 @@ class Base:
         return f"{self.package} {self.version} {stat.st_size} {int(stat.st_mtime)}"
 
 
-def find(path: Path = paths.KERNEL / "base.toml") -> Base:
-    """Install the source package and say which version it is."""
+def find(path: Path, folder: Path) -> Base:
+    """Get the source package and say which version it is.
+
+    One of the system's own suite is installed. One of another suite is fetched into the
+    folder: what apt knows of the system stays as it is.
+    """
     table = tomllib.loads(path.read_text())
-    package, series = table["package"], table["version"]
-    packages.ensure([package])
-    version = proc.output(["dpkg-query", "-W", "-f", "${Version}", package])
-    if not version.startswith(f"{series}."):
+    if "suite" in table:
+        version, tarball = _fetched(table, folder)
+    else:
+        packages.ensure([table["package"]])
+        version = proc.output(["dpkg-query", "-W", "-f", "${Version}", table["package"]])
+        tarball = Path(table["tarball"])
+    if not version.startswith(f"{table['version']}."):
         raise FerryError(
-            f"{package} is version {version}, but Ferry's patches are for {series}.y, which is at "
-            + table["archive"]
+            f"{table['package']} is version {version}, but Ferry's patches are for {table['version']}.y, "
+            f"which is at {table['archive']}"
         )
     known = table["sha256"]
     return Base(
-        package, version, Path(table["tarball"]), known.get(version), ", ".join(known), table["archive"]
+        *(table["package"], version, tarball, known.get(version), ", ".join(known), table["archive"]),
+        suite=table.get("suite"),
     )
+
+
+def _fetched(table: dict[str, Any], folder: Path) -> tuple[str, Path]:
+    """The version of a package that was fetched, and its tarball; fetched once, until it is removed."""
+    package = table["package"]
+    with files.locked(folder / "package.lock"):
+        place = folder / "package"
+        debs = sorted(place.glob(f"{package}_*.deb"))
+        if not debs:
+            debs = [packages.fetch(package, table["suite"], place)]
+        version = proc.output(["dpkg-deb", "-f", debs[-1], "Version"])
+        root = place / version
+        if not root.is_dir():
+            scratch = place / "unpacked.new"
+            shutil.rmtree(scratch, ignore_errors=True)
+            proc.run(["dpkg-deb", "-x", debs[-1], scratch], title=f"unpack {debs[-1].name}")
+            scratch.rename(root)
+        return version, root / table["tarball"].lstrip("/")
 
 
 def verify(base: Base) -> None:
@@ -56,7 +85,7 @@ def verify(base: Base) -> None:
     with base.tarball.open("rb") as file:
         found = hashlib.file_digest(file, "sha256").hexdigest()
     if found != base.sha256:
-        raise FerryError(
-            f"{base.tarball} is damaged: SHA-256 {found}, expected {base.sha256}; "
-            f"run: apt-get install --reinstall {base.package}"
-        )
+        again = f"apt-get install --reinstall {base.package}"
+        if base.suite:
+            again = f"rm -r {base.tarball.parents[3]}"
+        raise FerryError(f"{base.tarball} is damaged: SHA-256 {found}, expected {base.sha256}; run: {again}")

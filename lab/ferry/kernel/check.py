@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from ferry import files, packages, paths, proc
+from ferry import files, packages, proc
 from ferry.errors import CommandFailed, FerryError, UsageError
 from ferry.git import git
 from ferry.kernel import config, kbuild, series, tree
@@ -83,7 +83,7 @@ def judge(one: series.Series, said: dict[str, list[str]]) -> tuple[list[str], st
 
 def kernel_doc() -> None:
     """kernel-doc over Ferry's files; raises FerryError with what it says."""
-    root = paths.BUILD / "linux"
+    root = tree.HERE.tree
     names = [n for n in tree.HERE.src_files() if n.suffix in (".c", ".h") and n.parts[0] != "tools"]
     said = _complaints([root / "scripts/kernel-doc", "-none", "-Wall", "-Werror", *names], root)
     if said:
@@ -94,7 +94,7 @@ def kernel_doc() -> None:
 def sparse() -> None:
     """sparse over Ferry's objects, with the debug flavour's config, which has the most of them."""
     packages.ensure([*kbuild.PACKAGES, "sparse"])
-    out = kbuild.prepare(kbuild.flavour("debug"))
+    out = kbuild.prepare(kbuild.flavour("debug"), tree.HERE)
     own = [str(name) for name in tree.HERE.src_files()]
     included = {name for path in own for name in _included(path)} | _included_by_patches()
     sources = [n for n in own if n.endswith(".c") and n.startswith(_BUILT) and n not in included]
@@ -107,7 +107,7 @@ def sparse() -> None:
 
 def _included(name: str) -> list[str]:
     """The .c files that a file includes: tests that are compiled with what they test."""
-    text = (tree.HERE.src / name).read_text()
+    text = tree.HERE.source(name).read_text()
     return [str(Path(name).with_name(found)) for found in _INCLUDE_C.findall(text)]
 
 
@@ -131,8 +131,8 @@ def each_patch(table: series.Table) -> None:
     root = series.checkout(tree.HERE)
     out = root / "out-ferry"
     out.mkdir(exist_ok=True)
-    fragments = [paths.KERNEL / "config" / f"{name}.config" for name in ("common", "ferry", "test")]
-    files.write(out / "ferry.config", config.render(config.merge(fragments)))
+    options = config.merge(tree.HERE.fragments(("common", "ferry", "test")))
+    files.write(out / "ferry.config", config.render(options))
     for commit in git(root, "rev-list", "--reverse", f"{tree.BASE}..{series.BRANCH}").split():
         subject = git(root, "log", "-1", "--format=%s", commit)
         git(root, "checkout", "-q", "--force", commit)
@@ -175,7 +175,7 @@ def run(names: Sequence[str], table: series.Table) -> None:
         if name not in CHECKS:
             raise UsageError(f"no check '{name}'; there are: {', '.join(CHECKS)}")
     # Trees and build folders are also those of who builds and packages kernels.
-    with files.locked(paths.BUILD / "kernel.lock"):
+    with files.locked(tree.HERE.build / "kernel.lock"):
         tree.assemble_current()
         for name in names:
             CHECKS[name](table)

@@ -64,7 +64,7 @@ def build(choice: Choice, target: Path = paths.OUT / "deb") -> list[Path]:
     start = _start(choice.config)
     for line in left_out(choice, start):
         note(f"left out: {line}")
-    with files.locked(paths.BUILD / "kernel.lock"):
+    with files.locked(tree.HERE.build / "kernel.lock"):
         tree.assemble_current()
         series.commit(series.load(), tree.HERE)
         source = series.checkout(tree.HERE)
@@ -131,7 +131,7 @@ def wanted(start: str | None, tests: bool) -> config.Options:
     """The options that make it Ferry's kernel, as far as the config that it starts from has their place."""
     names = ["common"] if start is None else []
     names += ["ferry", "operator", *(["test"] if tests else [])]
-    options = config.merge(paths.KERNEL / "config" / f"{name}.config" for name in names)
+    options = config.merge(tree.HERE.fragments(names))
     if tests and start is not None:
         options["CONFIG_KUNIT"] = "m"
     return options

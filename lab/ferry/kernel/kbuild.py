@@ -11,9 +11,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from ferry import files, packages, paths, proc
+from ferry import files, packages, proc
 from ferry.errors import UsageError
 from ferry.kernel import config, tree
+from ferry.kernel.tree import Places
 
 PACKAGES = (
     "gcc", "libc6-dev", "make", "git", "bc", "bison", "flex", "libelf-dev", "libssl-dev",
@@ -39,7 +40,7 @@ class Flavour:
     """A kernel that Ferry builds."""
 
     name: str
-    fragments: tuple[str, ...]  # in kernel/config
+    fragments: tuple[str, ...]  # in kernel/config, and in that of a base
     patched: bool  # with Ferry's patches and files
     steps: int  # lines that a build from scratch prints, for the progress
 
@@ -76,13 +77,13 @@ def flavour(name: str) -> Flavour:
     return FLAVOURS[name]
 
 
-def build(name: str) -> Kernel:
+def build(name: str, places: Places | None = None) -> Kernel:
     """Build a flavour (vanilla, ferry, debug) unless it is up to date; raises FerryError."""
-    row = flavour(name)
+    row, places = flavour(name), places or tree.HERE
     packages.ensure(PACKAGES)
-    with files.locked(paths.BUILD / "kernel.lock"):
-        out = prepare(row)
-        print_ = _fingerprint(row, out)
+    with files.locked(places.build / "kernel.lock"):
+        out = prepare(row, places)
+        print_ = _fingerprint(row, out, places)
         stamp = out / "ferry-built.json"
         done = json.loads(files.read(stamp) or "{}")
         if done.get("fingerprint") != print_:
@@ -102,45 +103,43 @@ def make(out: Path, *targets: str, title: str, on_line: Callable[[str], str | No
     proc.run(("make", f"-j{jobs}", *where, *compilers, *targets), title=title, env=ENV, on_line=on_line)
 
 
-def prepare(row: Flavour) -> Path:
+def prepare(row: Flavour, places: Places) -> Path:
     """Assemble the source of a flavour and configure it; returns the build directory.
 
     The build directory lies in the source tree: then Kbuild uses relative paths only, and ccache
     finds the objects of one tree again in the other. build/kernel-NAME is a link to it.
     """
-    source = tree.assemble_current()
+    source = tree.assemble_current(places)
     if not row.patched:
-        source = tree.vanilla(tree.HERE)
+        source = tree.vanilla(places)
     out = source / f"out-{row.name}"
     out.mkdir(exist_ok=True)
-    name = paths.BUILD / f"kernel-{row.name}"
+    name = places.build / f"kernel-{row.name}"
     if not name.is_symlink() or not name.exists():
         name.unlink(missing_ok=True)
-        name.symlink_to(out.relative_to(paths.BUILD))
-    _configure(row, out)
+        name.symlink_to(out.relative_to(places.build))
+    _configure(row, out, places)
     if row.name == "ferry":
-        plain = config.parse((prepare(FLAVOURS["vanilla"]) / ".config").read_text())
-        config.verify_same(plain, config.parse((out / ".config").read_text()), own_options())
+        plain = config.parse((prepare(FLAVOURS["vanilla"], places) / ".config").read_text())
+        config.verify_same(plain, config.parse((out / ".config").read_text()), own_options(places))
     return out
 
 
-def own_options() -> set[str]:
+def own_options(places: Places) -> set[str]:
     """The names of the options that Ferry adds to Linux."""
-    places = tree.HERE
-    kconfigs = (places.src / n for n in places.src_files() if n.name.startswith("Kconfig"))
+    kconfigs = (places.source(n) for n in places.src_files() if n.name.startswith("Kconfig"))
     texts = [p.read_text() for p in kconfigs]
     return config.defined([*texts, *(config.added(p.read_text()) for p in places.patch_files())])
 
 
-def _configure(row: Flavour, out: Path) -> None:
+def _configure(row: Flavour, out: Path, places: Places) -> None:
     """Make .config from the fragments, unless it was made from the same before."""
-    fragments = [paths.KERNEL / "config" / f"{name}.config" for name in row.fragments]
-    wanted = config.merge(fragments)
+    wanted = config.merge(places.fragments(row.fragments))
     stamp = out / "ferry-configured"
     settings = sorted(ENV.items())
     # Kconfig asks the compiler, and what ENV says can change its answers.
     state = files.digest(
-        config.render(wanted), tree.fingerprint(out.parent, tree.HERE), _compiler(), repr(settings)
+        config.render(wanted), tree.fingerprint(out.parent, places), _compiler(), repr(settings)
     )
     if files.read(stamp) == state:
         return
@@ -163,8 +162,8 @@ def _compiler() -> str:
     return proc.output(["gcc", "--version"])
 
 
-def _fingerprint(row: Flavour, out: Path) -> str:
-    return files.digest(repr(row), tree.fingerprint(out.parent, tree.HERE), out / ".config", _compiler())
+def _fingerprint(row: Flavour, out: Path, places: Places) -> str:
+    return files.digest(repr(row), tree.fingerprint(out.parent, places), out / ".config", _compiler())
 
 
 def step(line: str) -> str | None:

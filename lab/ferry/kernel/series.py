@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""The series for upstream review: kernel/series.toml says which files make which patch of which.
+"""The series for upstream review: a base's series.toml says which files make which patch of which.
 
     [[series]]
     name = "offload"                         # of its folder and branch
@@ -11,7 +11,7 @@
 
     [[series.patch]]
     message = "series/01-interface.msg"      # From:, Subject:, empty line, text
-    hooks = ["0001-*.patch"]                 # of kernel/patches, goes into the same commit
+    hooks = ["0001-*.patch"]                 # of the base's patches, goes into the same commit
     files = ["include/linux/*", "mm/migrate_offload/*"]
     omit = { "mm/migrate_offload/Kconfig" = ["KUNIT"] }
 
@@ -75,7 +75,7 @@ class Series:
 
 @dataclass(frozen=True)
 class Table:
-    """kernel/series.toml; paths in it are relative to its folder."""
+    """A base's series.toml; paths in it are relative to the folder, which is kernel/."""
 
     folder: Path
     series: tuple[Series, ...]
@@ -84,15 +84,16 @@ class Table:
 _Row = TypeVar("_Row", Patch, Series)
 
 
-def load(path: Path = paths.KERNEL / "series.toml") -> Table:
-    """Read the table; raises FerryError if it does not make sense."""
+def load(path: Path | None = None, folder: Path = paths.KERNEL) -> Table:
+    """Read a table, by default the chosen base's; raises FerryError if it does not make sense."""
+    path = path or tree.HERE.base / "series.toml"
     try:
-        return _table(path, tomllib.loads(path.read_text()))
+        return _table(path, folder, tomllib.loads(path.read_text()))
     except (OSError, tomllib.TOMLDecodeError, AttributeError, TypeError) as err:
         raise FerryError(f"cannot read the series from {path}: {err}") from err
 
 
-def _table(path: Path, data: dict[str, Any]) -> Table:
+def _table(path: Path, folder: Path, data: dict[str, Any]) -> Table:
     rows = data.pop("series", [])
     if data or not rows:
         raise FerryError(f"{path}: all is in [[series]], but there is {', '.join(data) or 'none'}")
@@ -109,7 +110,7 @@ def _table(path: Path, data: dict[str, Any]) -> Table:
         if strange := [name for name in one.needs if name not in before]:
             raise FerryError(f"{where} needs '{strange[0]}', which is none before it")
         read.append(one)
-    return Table(path.parent, tuple(read))
+    return Table(folder, tuple(read))
 
 
 def _row(kind: type[_Row], row: dict[str, Any], where: str) -> _Row:
@@ -143,7 +144,7 @@ class _Index:
 
     def add_file(self, name: Path, omit: list[str]) -> None:
         """Put a file of kernel/src into the index."""
-        path = self.places.src / name
+        path = self.places.source(name)
         lines = path.read_text().splitlines(keepends=True)
         text = "".join(line for line in lines if not any(word in line for word in omit))
         blob = self.git("hash-object", "-w", "--stdin", input_text=text)
@@ -155,7 +156,7 @@ class _Index:
         try:
             self.git("apply", "--cached", path)
         except CommandFailed as err:
-            raise FerryError(f"kernel/patches/{path.name} does not apply in the series: {err}") from err
+            raise FerryError(f"{path.name} does not apply in the series: {err}") from err
 
     def commit(self, message: Path) -> None:
         """Commit the index with author, subject and text of a mail."""
@@ -195,14 +196,14 @@ def _commit_row(index: _Index, folder: Path, row: Patch) -> None:
     for name in _matching(index.places, row):
         index.add_file(name, row.omit.get(str(name), []))
     if row.message is None and not hooks:
-        raise FerryError("kernel/series.toml: a patch has neither a message nor a hook")
+        raise FerryError("series.toml: a patch has neither a message nor a hook")
     index.commit(folder / row.message if row.message else hooks[0])
 
 
 def _one_or_more(folder: Path, pattern: str) -> list[Path]:
     found = sorted(folder.glob(pattern))
     if not found:
-        raise FerryError(f"kernel/series.toml: no hook {pattern} in kernel/patches")
+        raise FerryError(f"series.toml: no hook {pattern} in {folder}")
     return found
 
 
@@ -213,7 +214,7 @@ def _matching(places: tree.Places, row: Patch) -> list[Path]:
     for pattern in row.files:
         found = [name for name in every if fnmatch.fnmatch(str(name), pattern)]
         if not found:
-            raise FerryError(f"kernel/series.toml: no file {pattern} in kernel/src")
+            raise FerryError(f"series.toml: no file {pattern} in kernel/src")
         chosen += found
     return chosen
 
@@ -228,7 +229,7 @@ def _verify_complete(index: _Index) -> None:
     if differ:
         raise FerryError(
             f"the series is not what build/linux has: {', '.join(differ)}; name these files or hooks in "
-            "kernel/series.toml, or write them back with './ferry kernel refresh'"
+            "series.toml, or write them back with './ferry kernel refresh'"
         )
 
 

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0
 """The kernel tree under build/: Debian's Linux as one commit, Ferry's patches as commits on top.
 
-build/linux           base + kernel/patches; the files of kernel/src are linked in
+build/linux           base + its patches; the files of kernel/src are linked in, and those of its own
 build/linux-vanilla   base alone, a worktree of the same repository
+
+So it is for the default base; any other, of the name N, has them in build/N.
 
 A developer edits kernel/src or the links, edits and commits hooks in build/linux, and writes them
 back with './ferry kernel refresh'. The tree is only assembled anew when the base or the patches
@@ -16,7 +18,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -35,11 +37,20 @@ _FAILED_AT = re.compile(r"error: (?:patch failed: )?(\S+?)(?::\d+$|: )", re.MULT
 
 @dataclass(frozen=True)
 class Places:
-    """Where a tree comes from and where it goes; tests use their own."""
+    """Where the tree of a base comes from and where it goes; tests use their own."""
 
-    build: Path = paths.BUILD
-    patches: Path = paths.KERNEL / "patches"
-    src: Path = paths.KERNEL / "src"
+    build: Path
+    base: Path  # the base's folder: base.toml, series.toml, and what is for this base alone
+    src: Path  # new files, for every base
+
+    @property
+    def patches(self) -> Path:
+        return self.base / "patches"
+
+    @property
+    def own(self) -> Path:
+        """New files that only this base has, or has otherwise than kernel/src."""
+        return self.base / "src"
 
     @property
     def tree(self) -> Path:
@@ -53,9 +64,20 @@ class Places:
         return sorted(self.patches.glob("*.patch"))
 
     def src_files(self) -> list[Path]:
-        """The files of kernel/src, relative to it."""
-        found = (p for p in self.src.rglob("*") if p.is_file())
-        return sorted(p.relative_to(self.src) for p in found if p.suffix not in (".o", ".swp"))
+        """The new files, relative to the tree."""
+        found = {p.relative_to(top) for top in (self.src, self.own) for p in top.rglob("*") if p.is_file()}
+        return sorted(p for p in found if p.suffix not in (".o", ".swp"))
+
+    def source(self, name: Path | str) -> Path:
+        """Where a new file is: that of this base alone wins."""
+        own = self.own / name
+        return own if own.is_file() else self.src / name
+
+    def fragments(self, names: Iterable[str]) -> list[Path]:
+        """The config fragments of these names, each followed by what this base has otherwise."""
+        folders = (self.src.parent / "config", self.base / "config")
+        found = [folder / f"{name}.config" for name in names for folder in folders]
+        return [path for path in found if path.parent == folders[0] or path.is_file()]
 
 
 @dataclass(frozen=True)
@@ -67,7 +89,18 @@ class Applied:
     failed: dict[str, str]  # and where
 
 
-HERE = Places()
+def places(name: str) -> Places:
+    """Those of a base of that name."""
+    build = paths.BUILD if name == paths.DEFAULT_BASE else paths.BUILD / name
+    return Places(build, paths.BASES / name, paths.KERNEL / "src")
+
+
+def bases() -> list[str]:
+    """The names of all bases."""
+    return sorted(path.parent.name for path in paths.BASES.glob("*/base.toml"))
+
+
+HERE = places(paths.BASE)
 
 
 def assemble(linux: base.Base, places: Places) -> Path:
@@ -89,13 +122,14 @@ def assemble(linux: base.Base, places: Places) -> Path:
     return places.tree
 
 
-def assemble_current() -> Path:
-    """assemble() from the package that apt has."""
-    return assemble(base.find(), HERE)
+def assemble_current(places: Places | None = None) -> Path:
+    """assemble() from the package that apt has, by default that of the chosen base."""
+    places = places or HERE
+    return assemble(base.find(places.base / "base.toml", places.build), places)
 
 
 def drift(linux: base.Base, places: Places) -> Applied:
-    """Try all patches on a base; kernel/patches and what build/linux has of them stay as they are."""
+    """Try all patches on a base; they, and what build/linux has of them, stay as they are."""
     with files.locked(places.build / "tree.lock"):
         _ensure_base(linux, places)
         return _apply(places)
@@ -106,8 +140,8 @@ def refuse_drift(linux: base.Base, applied: Applied) -> None:
     if applied.failed:
         lines = "".join(f"\n  {name}: {where}" for name, where in applied.failed.items())
         raise FerryError(
-            f"kernel/patches do not all apply to {linux.package} {linux.version}:{lines}\n"
-            f"rebase them, or install a version that kernel/base.toml knows, {linux.known}: "
+            f"the patches do not all apply to {linux.package} {linux.version}:{lines}\n"
+            f"rebase them, or install a version that its base.toml knows, {linux.known}: "
             f"what mirrors no longer have is at {linux.archive}"
         )
 
@@ -121,7 +155,7 @@ def vanilla(places: Places) -> Path:
 
 
 def record(places: Places) -> None:
-    """Remember that build/linux and kernel/patches are equal now."""
+    """Remember that build/linux and the base's patches are equal now."""
     head = git(places.tree, "rev-parse", "HEAD")
     state = {**_state(places), "patches": _patches_digest(places), "head": head}
     files.write(places.tree / _STATE, json.dumps(state))
@@ -137,16 +171,16 @@ def _patches_digest(places: Places) -> str:
 
 
 def _refuse_to_lose_work(places: Places) -> None:
-    """Raise if build/linux has changes that kernel/patches does not have."""
+    """Raise if build/linux has changes that the base's patches do not have."""
     head = _state(places).get("head")
     if head is None:
         return
     dirty = git(places.tree, "status", "--porcelain", "--untracked-files=no")
     if dirty or git(places.tree, "rev-parse", "HEAD") != head:
         raise FerryError(
-            "kernel/patches or the base changed, but build/linux has changes of its own; keep them "
+            f"the base or its patches changed, but {places.tree} has changes of its own; keep them "
             "with './ferry kernel refresh' (commit them there first), or drop them with "
-            f"'git -C build/linux reset --hard {head[:12]}'"
+            f"'git -C {places.tree} reset --hard {head[:12]}'"
         )
 
 
@@ -260,9 +294,9 @@ def link(places: Places) -> None:
         if line.startswith("/") and old.is_symlink() and not old.exists():
             old.unlink()
     for name in wanted:
-        here, there = places.tree / name, places.src / name
+        here, there = places.tree / name, places.source(name)
         if here.exists() and not here.is_symlink():
-            raise FerryError(f"kernel/src/{name} is a file that Linux has: change it by a patch instead")
+            raise FerryError(f"{there} is a file that Linux has: change it by a patch instead")
         here.parent.mkdir(parents=True, exist_ok=True)
         target = os.path.relpath(there, here.parent)
         if not here.is_symlink() or str(here.readlink()) != target:
@@ -277,14 +311,14 @@ def fingerprint(tree: Path, places: Places) -> str:
     new = git(tree, "ls-files", "--others", "--exclude-standard").splitlines()
     parts += [part for name in new for part in (name, tree / name)]
     if tree == places.tree:
-        parts += [part for name in places.src_files() for part in (str(name), places.src / name)]
+        parts += [part for name in places.src_files() for part in (str(name), places.source(name))]
     return files.digest(*parts)
 
 
 def refresh(places: Places) -> list[Path]:
-    """Write the commits of build/linux back to kernel/patches; returns the patches."""
+    """Write the commits of build/linux back to the base's patches; returns these."""
     if git(places.tree, "status", "--porcelain", "--untracked-files=no"):
-        raise FerryError("build/linux has changes that are not committed; commit them there first")
+        raise FerryError(f"{places.tree} has changes that are not committed; commit them there first")
     scratch = places.build / "patches.new"
     shutil.rmtree(scratch, ignore_errors=True)
     options = ("--zero-commit", "--no-signature", "-q", "--no-numbered", "-o", str(scratch))
@@ -314,7 +348,7 @@ def _keep_names(made: Sequence[Path], known: Mapping[str, str]) -> list[str]:
         names.append(known.get(_subject(patch), f"{number:04}{patch.name[4:]}"))
     if names != sorted(set(names)):
         raise FerryError(
-            f"no number is free in {paths.KERNEL / 'patches'} where a commit is new: rename the patches "
+            "no number is free in the base's patches where a commit is new: rename the patches "
             "behind it, or give the commits the order of the patches"
         )
     return names

@@ -16,7 +16,7 @@ from typing import Any
 from ferry import files, paths
 from ferry.errors import FerryError
 from ferry.git import git
-from ferry.kernel import config
+from ferry.kernel import config, tree
 from ferry.vm import emulator
 from ferry.vm.machine import Machine
 from ferry.vm.store import Store
@@ -28,7 +28,7 @@ def of_vms(machine: Machine, flavours: Iterable[str], *, kvm: bool = False) -> d
     """For figures of an emulated machine; its kernels are built."""
     return {
         **everywhere(),
-        "kernels": {name: _built(paths.BUILD / f"kernel-{name}") for name in flavours},
+        "kernels": {name: _built(tree.HERE.build / f"kernel-{name}") for name in flavours},
         "machine": machine.name,
         "cpus": machine.cpus,
         "nodes": machine.nodes,

@@ -288,7 +288,7 @@ def kernel() -> list[Path]:
     listed = paths.BUILD / "debian/modules"
     files.write(listed, "".join(f"{name}\n" for name in disk.MODULES))
     source = tree.assemble_current()
-    configs = sorted((paths.KERNEL / "config").glob("*.config"))
+    configs = sorted(paths.KERNEL.glob("**/*.config"))
     wanted = files.digest(tree.fingerprint(source, tree.HERE), Path(deb.__file__), listed, *configs)
     with files.locked(paths.BUILD / "debian/kernel.lock"):
         if files.read(place / "key") != wanted:

@@ -47,7 +47,7 @@ def build(kernel: Kernel) -> list[Path]:
 
 def _build(kernel: Kernel, folder: str) -> list[Path]:
     source = kernel.source_dir / "tools/testing/selftests" / folder
-    output = paths.BUILD / "selftests" / folder
+    output = kernel.source_dir.parent / "selftests" / folder
     output.mkdir(parents=True, exist_ok=True)
     headers = f"KHDR_INCLUDES=-isystem {kernel.source_dir}/usr/include"
     args: list[str | Path] = ["make", "-C", source, f"OUTPUT={output}", headers]

@@ -82,7 +82,7 @@ def build(kernel: Kernel, tests: tuple[str, ...]) -> Path:
     """The folder with the tests' programs."""
     packages.ensure(["gcc", "libc6-dev", "make", "libnuma-dev", "libcap-dev"])
     source = kernel.source_dir / "tools/testing/selftests/mm"
-    output = paths.BUILD / "selftests/mm"
+    output = kernel.source_dir.parent / "selftests/mm"
     output.mkdir(parents=True, exist_ok=True)
     programs = sorted({str(output / test.split()[0]) for test in tests})
     headers = f"KHDR_INCLUDES=-isystem {kernel.source_dir}/usr/include"

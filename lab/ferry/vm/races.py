@@ -5,11 +5,9 @@ from __future__ import annotations
 
 import re
 
-from ferry import paths, proc
+from ferry import proc
+from ferry.kernel import tree
 from ferry.kernel.kbuild import Kernel
-
-PATCHES = paths.KERNEL / "patches"
-OWN = paths.KERNEL / "src"
 
 _PATCHED = re.compile(r"^\+\+\+ b/(\S+\.c)$", re.MULTILINE)
 _SYMBOL = re.compile(r" [tT] (\w+)")
@@ -17,8 +15,8 @@ _SYMBOL = re.compile(r" [tT] (\w+)")
 
 def sources() -> list[str]:
     """The C files of the kernel that are Ferry's, or that it changes."""
-    new = {str(path.relative_to(OWN)) for path in OWN.rglob("*.c")}
-    changed = {name for patch in PATCHES.glob("*.patch") for name in _PATCHED.findall(patch.read_text())}
+    new = {str(name) for name in tree.HERE.src_files() if name.suffix == ".c"}
+    changed = {name for patch in tree.HERE.patch_files() for name in _PATCHED.findall(patch.read_text())}
     return sorted(new | changed)
 
 
