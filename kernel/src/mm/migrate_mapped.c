@@ -255,7 +255,8 @@ static bool pte_may_write(struct vm_area_struct *vma, pte_t pte)
 }
 
 static bool protect_ptes(struct vm_area_struct *vma, unsigned long addr,
-			 pte_t *ptep, struct folio *folio, pte_t *pte)
+			 pte_t *ptep, struct folio *folio, pte_t *pte,
+			 struct migrate_anon_count *count)
 {
 	unsigned int nr = folio_nr_pages(folio);
 
@@ -279,11 +280,13 @@ static bool protect_ptes(struct vm_area_struct *vma, unsigned long addr,
 }
 
 static bool unmap_clean_ptes(struct vm_area_struct *vma, unsigned long addr,
-			     pte_t *ptep, struct folio *folio, pte_t *pte)
+			     pte_t *ptep, struct folio *folio, pte_t *pte,
+			     struct migrate_anon_count *count)
 {
 	/* As for a PMD: nobody can write between the look and the replacement */
 	return migrate_unmap_clean(vma, addr, ptep, folio,
-				   pte_may_write(vma, ptep_get(ptep)), pte);
+				   pte_may_write(vma, ptep_get(ptep)), pte,
+				   count);
 }
 
 static void release_pte(struct page_vma_mapped_walk *pvmw, struct folio *folio)

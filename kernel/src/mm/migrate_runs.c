@@ -23,6 +23,7 @@
 #include <linux/pgtable.h>
 #include <linux/rmap.h>
 #include <linux/swapops.h>
+#include <linux/vmstat.h>
 #include <trace/events/migrate.h>
 
 #include "internal.h"
@@ -218,6 +219,57 @@ static pte_t replace_same(struct mm_struct *mm, unsigned long addr, pte_t *ptep,
 	return first;
 }
 
+/**
+ * migrate_count_anon - count what was mapped or unmapped
+ * @count: is empty afterwards
+ */
+void migrate_count_anon(struct migrate_anon_count *count)
+{
+	if (count->nr)
+		lruvec_stat_mod_folio(count->folio, NR_ANON_MAPPED, count->nr);
+	count->nr = 0;
+}
+
+static void count_later(struct migrate_anon_count *count, struct folio *folio,
+			int nr)
+{
+	if (count->nr && (folio_pgdat(folio) != folio_pgdat(count->folio) ||
+			  folio_memcg(folio) != folio_memcg(count->folio)))
+		migrate_count_anon(count);
+	count->folio = folio;
+	count->nr += nr;
+}
+
+/* @count: NULL if Linux is to count the folio at once, as it does large ones */
+static __always_inline void
+remove_rmap(struct folio *folio, struct page *page, unsigned int nr,
+	    struct vm_area_struct *vma, struct migrate_anon_count *count)
+{
+	if (!count || folio_test_large(folio)) {
+		folio_remove_rmap_ptes(folio, page, nr, vma);
+		return;
+	}
+	if (atomic_add_negative(-1, &folio->_mapcount))
+		count_later(count, folio, -1);
+	munlock_vma_folio(folio, vma);
+}
+
+/* The same for an anonymous folio that is mapped again */
+static void add_rmap(struct folio *folio, struct page *page, unsigned int nr,
+		     struct vm_area_struct *vma, unsigned long addr,
+		     rmap_t flags, struct migrate_anon_count *count)
+{
+	if (!count || folio_test_large(folio)) {
+		folio_add_anon_rmap_ptes(folio, page, nr, vma, addr, flags);
+		return;
+	}
+	if (atomic_inc_and_test(&folio->_mapcount))
+		count_later(count, folio, 1);
+	if (flags & RMAP_EXCLUSIVE)
+		SetPageAnonExclusive(page);
+	mlock_vma_folio(folio, vma);
+}
+
 /*
  * Unmap a run. Return: false if it is mapped as it was, else *@pte says of all
  * whether they are accessible, and dirty if one was. Inlined, since small folios are
@@ -226,7 +278,7 @@ static pte_t replace_same(struct mm_struct *mm, unsigned long addr, pte_t *ptep,
 static __always_inline bool
 unmap_run(struct vm_area_struct *vma, unsigned long addr, pte_t *ptep,
 	  struct folio *folio, struct page *page, unsigned int nr,
-	  struct run_kind kind, pte_t *pte)
+	  struct run_kind kind, pte_t *pte, struct migrate_anon_count *count)
 {
 	bool anon = folio_test_anon(folio);
 
@@ -258,7 +310,7 @@ unmap_run(struct vm_area_struct *vma, unsigned long addr, pte_t *ptep,
 
 	if (pte_dirty(*pte))
 		folio_mark_dirty(folio);
-	folio_remove_rmap_ptes(folio, page, nr, vma);
+	remove_rmap(folio, page, nr, vma, count);
 	if (vma->vm_flags & VM_LOCKED)
 		mlock_drain_local();
 	folio_put_refs(folio, nr);
@@ -293,7 +345,7 @@ bool migrate_unmap_run(struct page_vma_mapped_walk *pvmw, struct folio *folio,
 		return false;
 
 	if (!unmap_run(pvmw->vma, start, pvmw->pte, folio, page, nr,
-		       (struct run_kind) { }, &pte))
+		       (struct run_kind) { }, &pte, NULL))
 		return false;
 	if (pte_accessible(pvmw->vma->vm_mm, pte))
 		migrate_flush_run(pvmw->vma, start, start + nr * PAGE_SIZE,
@@ -327,15 +379,18 @@ bool migrate_is_whole(pte_t *ptep, struct folio *folio)
  * @folio: as for migrate_is_whole()
  * @pte: set to an entry that says whether all of them are accessible, and is dirty
  *	 if one was
+ * @count: where a small folio is counted
  *
  * Return: false if nothing was changed, and nothing is to be flushed.
  */
 bool migrate_unmap_whole(struct vm_area_struct *vma, unsigned long addr,
-			 pte_t *ptep, struct folio *folio, pte_t *pte)
+			 pte_t *ptep, struct folio *folio, pte_t *pte,
+			 struct migrate_anon_count *count)
 {
 	return migrate_is_whole(ptep, folio) &&
 	       unmap_run(vma, addr, ptep, folio, &folio->page,
-			 folio_nr_pages(folio), (struct run_kind) { }, pte);
+			 folio_nr_pages(folio), (struct run_kind) { }, pte,
+			 count);
 }
 
 /*
@@ -371,13 +426,14 @@ static bool are_clean(pte_t *ptep, struct folio *folio, bool *same)
  * @folio: as for migrate_unmap_whole(), and each page was exclusive
  * @writable: the PTEs shall be writable when they are restored
  * @pte: as for migrate_unmap_whole()
+ * @count: as for migrate_unmap_whole()
  *
  * Return: false if nothing was changed: a PTE is writable or dirty, or a page is
  * exclusive no more.
  */
 bool migrate_unmap_clean(struct vm_area_struct *vma, unsigned long addr,
 			 pte_t *ptep, struct folio *folio, bool writable,
-			 pte_t *pte)
+			 pte_t *pte, struct migrate_anon_count *count)
 {
 	unsigned int nr = folio_nr_pages(folio);
 	struct run_kind kind = { .writable = writable };
@@ -385,7 +441,8 @@ bool migrate_unmap_clean(struct vm_area_struct *vma, unsigned long addr,
 	return are_clean(ptep, folio, &kind.same) &&
 	       PageAnonExclusive(&folio->page) &&
 	       alike_pages(&folio->page, nr, true) == nr &&
-	       unmap_run(vma, addr, ptep, folio, &folio->page, nr, kind, pte);
+	       unmap_run(vma, addr, ptep, folio, &folio->page, nr, kind, pte,
+			 count);
 }
 
 /*
@@ -467,7 +524,8 @@ static void restore_ptes(struct vm_area_struct *vma, unsigned long addr,
 
 static void restore_run(struct vm_area_struct *vma, unsigned long addr,
 			pte_t *ptep, struct folio *folio, struct page *page,
-			unsigned int nr, bool same)
+			unsigned int nr, bool same,
+			struct migrate_anon_count *count)
 {
 	swp_entry_t entry = pte_to_swp_entry(ptep_get(ptep));
 	rmap_t rmap_flags = RMAP_NONE;
@@ -480,7 +538,7 @@ static void restore_run(struct vm_area_struct *vma, unsigned long addr,
 	} else {
 		if (!is_readable_migration_entry(entry))
 			rmap_flags |= RMAP_EXCLUSIVE;
-		folio_add_anon_rmap_ptes(folio, page, nr, vma, addr, rmap_flags);
+		add_rmap(folio, page, nr, vma, addr, rmap_flags, count);
 	}
 
 	if (same) {
@@ -519,7 +577,8 @@ bool migrate_restore_run(struct page_vma_mapped_walk *pvmw,
 	nr = run_of_entries(pvmw, &same);
 	if (nr < 2)
 		return false;
-	restore_run(pvmw->vma, pvmw->address, pvmw->pte, folio, page, nr, same);
+	restore_run(pvmw->vma, pvmw->address, pvmw->pte, folio, page, nr, same,
+		    NULL);
 	skip_run(pvmw, nr);
 	return true;
 }
@@ -531,11 +590,13 @@ bool migrate_restore_run(struct page_vma_mapped_walk *pvmw,
  * @ptep: the first entry; their table is locked and has all
  * @src: what the entries speak of
  * @dst: what is to be mapped; anonymous, may be small
+ * @count: as for migrate_unmap_whole()
  *
  * Return: false if nothing was changed.
  */
 bool migrate_restore_whole(struct vm_area_struct *vma, unsigned long addr,
-			   pte_t *ptep, struct folio *src, struct folio *dst)
+			   pte_t *ptep, struct folio *src, struct folio *dst,
+			   struct migrate_anon_count *count)
 {
 	unsigned int nr = folio_nr_pages(dst);
 	pte_t first = ptep_get(ptep);
@@ -546,7 +607,7 @@ bool migrate_restore_whole(struct vm_area_struct *vma, unsigned long addr,
 	    swp_offset_pfn(pte_to_swp_entry(first)) != folio_pfn(src) ||
 	    alike_entries(ptep, nr, &same) < nr)
 		return false;
-	restore_run(vma, addr, ptep, dst, &dst->page, nr, same);
+	restore_run(vma, addr, ptep, dst, &dst->page, nr, same, count);
 	return true;
 }
 

@@ -216,17 +216,16 @@ static void unmap_range(struct folio **srcs, struct folio **dsts,
 			unsigned long private, struct list_head *unmapped,
 			struct list_head *destinations)
 {
-	unsigned int i, first = 0, end;
+	unsigned int i, first = 0, end, found = 2;
 
-	for (; first < nr; first = end) {
+	/* What the first ones are not, the others hardly are */
+	for (; first < nr && found > 1; first = end) {
 		end = first + migrate_folios_protect(srcs + first, dsts + first,
 						     nr - first);
 		if (end == first)
 			end += migrate_folios_unmap(srcs + first, dsts + first,
 						    nr - first);
-		/* What the first ones are not, the others hardly are */
-		if (end == first)
-			break;
+		found = end - first;
 		for (i = first; i < end; i++) {
 			list_move_tail(&srcs[i]->lru, unmapped);
 			list_add_tail(&dsts[i]->lru, destinations);

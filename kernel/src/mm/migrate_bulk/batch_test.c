@@ -209,16 +209,12 @@ static void one_folio_that_can_be_locked_is_no_range(struct kunit *test)
 
 #ifdef CONFIG_X86
 /*
- * One flush of all of the mm is noted for what is deferred; and where it is page
- * by page, which is here if the option is taken away, one for each page that was
- * unmapped, and not for those in between.
+ * Unmap as many folios as there are addresses from @addr on, so far apart. Return: how
+ * many flushes are noted by then.
  */
-static void flush_is_noted_of_what_was_unmapped(struct kunit *test)
+static u64 notes_of(struct kunit *test, unsigned long addr, unsigned long apart)
 {
-	unsigned long notes = IS_ENABLED(CONFIG_ARCH_BATCHED_UNMAP_FLUSHES_MM) ?
-			      1 : NR_FOLIOS;
 	struct batch_test *t = batch_test(test);
-	unsigned long addr = map_pages(test, 4 * NR_FOLIOS);
 	struct mm_struct *mm = current->mm;
 	int other = !raw_smp_processor_id();
 	unsigned int i;
@@ -227,15 +223,40 @@ static void flush_is_noted_of_what_was_unmapped(struct kunit *test)
 	if (nr_cpu_ids < 2)
 		kunit_skip(test, "one CPU: nothing is deferred");
 	for (i = 0; i < NR_FOLIOS; i++)
-		isolate_at(test, t, i, addr + 4 * i * PAGE_SIZE);
+		isolate_at(test, t, i, addr + i * apart);
 	/* As if this CPU ran a thread of it */
 	cpumask_set_cpu(other, mm_cpumask(mm));
 	before = atomic64_read(&mm->context.tlb_gen);
 	KUNIT_EXPECT_EQ(test, NR_FOLIOS, unmap_some(t));
-	KUNIT_EXPECT_EQ(test, notes,
-			atomic64_read(&mm->context.tlb_gen) - before);
+	before = atomic64_read(&mm->context.tlb_gen) - before;
 	cpumask_clear_cpu(other, mm_cpumask(mm));
 	put_back(t);
+	return before;
+}
+
+/*
+ * One flush of all of the mm is noted for what is deferred; and where it is page
+ * by page, which is here if the option is taken away, one for each page that was
+ * unmapped, and not for those in between.
+ */
+static void flush_is_noted_of_what_was_unmapped(struct kunit *test)
+{
+	unsigned long notes = IS_ENABLED(CONFIG_ARCH_BATCHED_UNMAP_FLUSHES_MM) ?
+			      1 : NR_FOLIOS;
+
+	KUNIT_EXPECT_EQ(test, notes,
+			notes_of(test, map_pages(test, 4 * NR_FOLIOS),
+				 4 * PAGE_SIZE));
+}
+
+/* Whoever locks a table next must find the note: it may unmap what it finds there */
+static void flush_is_noted_before_a_table_is_unlocked(struct kunit *test)
+{
+	unsigned long pages = (NR_FOLIOS + 1) * PTRS_PER_PTE;
+
+	KUNIT_EXPECT_EQ(test, NR_FOLIOS,
+			notes_of(test, ALIGN(map_pages(test, pages), PMD_SIZE),
+				 PMD_SIZE));
 }
 #endif
 
@@ -314,26 +335,23 @@ static void folios_are_on_their_lists_once_they_are_mapped(struct kunit *test)
 
 #ifdef CONFIG_MIGRATE_MAPPED
 #define LARGE_ORDER	4
-#define NR_TABLES	4
+#define NR_VMAS		4
 
-/* As random order has them: what ends a range is not written to, nor copied twice */
-static void folios_of_several_tables_are_copied_once(struct kunit *test)
+/* What ends a range is not written to, nor copied twice */
+static void folios_of_several_vmas_are_copied_once(struct kunit *test)
 {
-	unsigned long always = READ_ONCE(huge_anon_orders_always), addr;
+	unsigned long always = READ_ONCE(huge_anon_orders_always);
+	unsigned long pages = 2 << LARGE_ORDER;
 	struct batch_test *t = batch_test(test);
 	struct migrate_sources sources = {};
 	unsigned int i;
 
-	addr = kunit_vm_mmap(test, NULL, 0, (NR_TABLES + 1) * PMD_SIZE,
-			     PROT_READ | PROT_WRITE,
-			     MAP_PRIVATE | MAP_ANONYMOUS, 0);
-	KUNIT_ASSERT_NE(test, 0, addr);
-	addr = ALIGN(addr, PMD_SIZE);
 	WRITE_ONCE(huge_anon_orders_always, BIT(LARGE_ORDER));
-	for (i = 0; i < NR_TABLES; i++)
-		isolate_at(test, t, i, addr + i * PMD_SIZE);
+	for (i = 0; i < NR_VMAS; i++)
+		isolate_at(test, t, i, ALIGN(map_pages(test, pages),
+					     PAGE_SIZE << LARGE_ORDER));
 	WRITE_ONCE(huge_anon_orders_always, always);
-	for (i = 0; i < NR_TABLES; i++) {
+	for (i = 0; i < NR_VMAS; i++) {
 		t->dsts[i] = new_folio(t->srcs[i], (unsigned long)t);
 		KUNIT_ASSERT_NOT_NULL(test, t->dsts[i]);
 		KUNIT_ASSERT_EQ(test, 1, migrate_folios_protect(t->srcs + i,
@@ -343,7 +361,7 @@ static void folios_of_several_tables_are_copied_once(struct kunit *test)
 	}
 	try_to_unmap_flush();
 	migrate_copy_range(&sources, t->srcs[0], t->dsts[0], &t->unmapped);
-	for (i = 0; i < NR_TABLES; i++) {
+	for (i = 0; i < NR_VMAS; i++) {
 		KUNIT_EXPECT_FALSE(test, folio_mapped(t->srcs[i]));
 		KUNIT_EXPECT_FALSE(test, migrate_folio_needs_copy(t->dsts[i]));
 	}
@@ -360,9 +378,10 @@ static struct kunit_case batch_cases[] = {
 	KUNIT_CASE(one_folio_that_can_be_locked_is_no_range),
 #ifdef CONFIG_X86
 	KUNIT_CASE(flush_is_noted_of_what_was_unmapped),
+	KUNIT_CASE(flush_is_noted_before_a_table_is_unlocked),
 #endif
 #ifdef CONFIG_MIGRATE_MAPPED
-	KUNIT_CASE(folios_of_several_tables_are_copied_once),
+	KUNIT_CASE(folios_of_several_vmas_are_copied_once),
 #endif
 	KUNIT_CASE(each_folio_is_allocated_by_the_same_rules),
 #ifdef CONFIG_MIGRATE_OFFLOAD

@@ -17,6 +17,7 @@
 #include <linux/swap.h>
 
 #include "../internal.h"
+#include "../migrate_runs.h"
 
 #define MIGRATE_CLAIMS	16
 /* So many folios are unmapped together, and so many or their pages mapped again */
@@ -55,6 +56,26 @@ struct lru_quiet {
 	bool suspected;
 };
 
+/* So many addresses can be sorted at once */
+#define MIGRATE_SORT_MAX	4096
+
+/**
+ * struct migrate_sort - addresses that were brought into order
+ * @keys: memory that the caller frees by kvfree(); NULL until it is needed
+ * @sorted: half of it: the keys, in order
+ * @other: the other half, which is free
+ */
+struct migrate_sort {
+	u64 *keys;
+	u64 *sorted;
+	u64 *other;
+};
+
+/* sort.c */
+bool migrate_sort(struct migrate_sort *sort, const void __user **pages,
+		  unsigned int nr, unsigned int room);
+void migrate_unsort(struct migrate_sort *sort, int *answers, unsigned int nr);
+
 struct migrate_sources;
 
 /* mm/migrate.c */
@@ -69,11 +90,13 @@ DECLARE_STATIC_KEY_TRUE(migrate_ranges_key);
 /*
  * Done to the PTEs of a folio under the lock of their table, which has all of them.
  * @pte is set to one that says whether all of them were accessible, and is dirty if
- * one was. Return: false if nothing was done.
+ * one was. What is mapped no more is counted in @count. Return: false if nothing was
+ * done.
  */
 typedef bool (*migrate_range_step)(struct vm_area_struct *vma,
 				   unsigned long addr, pte_t *ptep,
-				   struct folio *folio, pte_t *pte);
+				   struct folio *folio, pte_t *pte,
+				   struct migrate_anon_count *count);
 
 /* range.c */
 bool migrate_range_is_simple(struct folio *folio);

@@ -2,10 +2,11 @@
 /*
  * The front end of move_pages(2).
  *
- * Addresses come in blocks. The folios of a block are looked up and isolated
- * in runs, each under one hold of mmap_lock and, as far as neighbours in the
- * array are neighbours in memory, of the page table's lock. They gather in a
- * list for each destination, and move when the block has been gone through.
+ * Addresses come in blocks, each of which is sorted if it is for one node. The
+ * folios of a block are looked up and isolated in runs, each under one hold of
+ * mmap_lock and, as far as neighbours in the array are neighbours in memory, of
+ * the page table's lock. They gather in a list for each destination, and move
+ * when the block has been gone through.
  *
  * A folio that cannot be isolated may be queued here already, or wait in a
  * per-CPU LRU cache. So what is queued is moved, then caches are drained, those
@@ -24,10 +25,9 @@
 #include "migrate_bulk.h"
 
 #define BLOCK_SMALL	16	/* addresses that need no allocation */
-#define BLOCK_LARGE	4096	/* addresses gone through before folios move */
+#define BLOCK_LARGE	MIGRATE_SORT_MAX	/* gone through before folios move */
 #define ADDRS_PER_HOLD	256	/* addresses looked up in one hold of mmap_lock */
 #define MAX_TARGETS	4	/* nodes that folios are queued for at once */
-#define SORT_BITS	5	/* of a page table's number, by which folios are sorted at once */
 
 /* Instead of a node or an error */
 enum {
@@ -48,8 +48,6 @@ struct move_block {
 struct move_target {
 	int node;
 	bool moved;
-	bool unsorted;		/* folios of a page table may not be neighbours */
-	pgoff_t table;		/* of the last folio */
 	struct list_head folios;
 };
 
@@ -63,6 +61,7 @@ struct move_call {
 	struct folio *last;		/* queued, for the node of last_target */
 	struct move_target *last_target;
 	struct lru_quiet quiet;
+	struct migrate_sort sort;
 	struct move_block block;
 	struct move_target targets[MAX_TARGETS];
 	struct migrate_claims claims;
@@ -88,8 +87,6 @@ static struct move_target *target_get(struct move_call *call, int node)
 	target = &call->targets[call->nr_targets++];
 	target->node = node;
 	target->moved = false;
-	target->unsorted = false;
-	target->table = 0;
 	INIT_LIST_HEAD(&target->folios);
 	return target;
 }
@@ -100,43 +97,6 @@ static bool isolate(struct move_call *call, struct folio *folio,
 	if (folio_test_hugetlb(folio))
 		return isolate_hugetlb(folio, &target->folios);
 	return migrate_claim(&call->claims, folio, &target->folios);
-}
-
-/* Which of the page tables that map its memory; a hint, since nothing is locked */
-static pgoff_t table_of(const struct folio *folio)
-{
-	return READ_ONCE(folio->index) >> (PMD_SHIFT - PAGE_SHIFT);
-}
-
-static void target_note(struct move_target *target, const struct folio *folio)
-{
-	pgoff_t table = table_of(folio);
-
-	target->unsorted |= table < target->table;
-	target->table = table;
-}
-
-/*
- * Make folios of one page table neighbours, in whatever order their addresses
- * came: then they are unmapped and mapped together. Those of equal number keep
- * their order.
- */
-static noinline_for_stack void target_sort(struct move_target *target)
-{
-	struct list_head tables[1 << SORT_BITS];
-	struct folio *folio, *next;
-	unsigned int i, shift;
-
-	for (i = 0; i < ARRAY_SIZE(tables); i++)
-		INIT_LIST_HEAD(&tables[i]);
-	for (shift = 0; shift < 2 * SORT_BITS; shift += SORT_BITS) {
-		list_for_each_entry_safe(folio, next, &target->folios, lru) {
-			i = (table_of(folio) >> shift) % ARRAY_SIZE(tables);
-			list_move_tail(&folio->lru, &tables[i]);
-		}
-		for (i = 0; i < ARRAY_SIZE(tables); i++)
-			list_splice_tail_init(&tables[i], &target->folios);
-	}
 }
 
 /* By us, or isolated by somebody else. No hugetlb page is on an LRU list. */
@@ -178,7 +138,6 @@ static int queue_folio(struct move_call *call, struct folio *folio, int node)
 		return STUCK;
 	if (!isolate(call, folio, target))
 		return call->attempts && call->quiet.disabled ? -EBUSY : STUCK;
-	target_note(target, folio);
 	call->last = folio;
 	call->last_target = target;
 	return QUEUED;
@@ -307,8 +266,6 @@ static int target_move(struct move_call *call, struct move_target *target)
 {
 	int err;
 
-	if (target->unsorted)
-		target_sort(target);
 	do {
 		err = migrate_to_node_bulk(&target->folios, target->node);
 	} while (err > 0 && lru_quiet_insist(&call->quiet));
@@ -373,14 +330,37 @@ static int unstick(struct move_call *call, unsigned int i)
 	return err;
 }
 
+/*
+ * Is it worth while to sort a block, and right? What is named for two nodes in turn
+ * goes to one after the other.
+ */
+static bool block_wants_order(const struct move_block *block)
+{
+	bool in_order = true;
+	unsigned int i;
+
+	if (block->room == BLOCK_SMALL)
+		return false;
+	for (i = 1; i < block->nr; i++) {
+		if (block->nodes[i] != block->nodes[0])
+			return false;
+		in_order &= block->pages[i] >= block->pages[i - 1];
+	}
+	return !in_order;
+}
+
 /* Look up and move a block. *@reached: where it ended, early if it failed. */
 static int move_block(struct move_call *call, unsigned int *reached)
 {
+	struct move_block *block = &call->block;
+	bool sorted = block_wants_order(block) &&
+		      migrate_sort(&call->sort, block->pages, block->nr,
+				   block->room);
 	unsigned int i = 0;
 	int err = 0;
 
 	call->queued_from = 0;
-	while (i < call->block.nr && !err) {
+	while (i < block->nr && !err) {
 		i = queue_some(call, i);
 		if (call->stuck)
 			err = unstick(call, i);
@@ -390,6 +370,10 @@ static int move_block(struct move_call *call, unsigned int *reached)
 	}
 	err = move_queued(call, i, err);
 	*reached = i;
+	for (; i < block->nr; i++)
+		block->status[i] = QUEUED;
+	if (sorted)
+		migrate_unsort(&call->sort, block->status, block->nr);
 	return err;
 }
 
@@ -451,9 +435,9 @@ static int block_fetch(struct move_block *block, unsigned long first,
 
 /* Nothing is stored for what was queued and not moved */
 static int block_store(const struct move_block *block, int __user *status,
-		       unsigned int nr, bool all)
+		       bool all)
 {
-	unsigned int i;
+	unsigned int i, nr = block->nr;
 
 	if (all && copy_to_user(status, block->status, nr * sizeof(*status)))
 		return -EFAULT;
@@ -522,13 +506,14 @@ int do_pages_move(struct mm_struct *mm, nodemask_t task_nodes,
 		wrong = block_fetch(&call.block, done, nr, pages, nodes,
 				    &task_nodes);
 		err = move_block(&call, &nr);
-		fault = block_store(&call.block, status + done, nr, !err);
+		fault = block_store(&call.block, status + done, !err);
 		if (err > 0)
 			err += nr_pages - done - nr;
 		if (fault && !err)
 			err = fault;
 	}
 	lru_quiet_end(&call.quiet);
+	kvfree(call.sort.keys);
 	kvfree(room);
 	/* A wrong address or node is said first if it is what ended the call */
 	return wrong && nr == call.block.nr ? wrong : err;

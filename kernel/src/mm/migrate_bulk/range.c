@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Folios that one page table maps are unmapped together, and so mapped again.
+ * Folios that one VMA maps are unmapped together, and so mapped again.
  *
  * Linux walks the reverse mapping for each folio, twice: a lock, a tree of VMAs,
  * four levels of page tables, another lock. For small folios this is more than
@@ -16,7 +16,7 @@
  * the VMA where they go into the tree first: so fork and mremap are seen here as
  * a second VMA, for as long as entries may be in either, and only the walk looks
  * at them in the order that mremap counts on. What happens to the entries of the
- * one VMA, the lock of their table decides.
+ * one VMA, the lock of their table decides. Only one table is locked at a time.
  */
 #include <linux/jump_label.h>
 #include <linux/mm.h>
@@ -50,11 +50,10 @@ static int __init migrate_range_init(void)
 }
 subsys_initcall(migrate_range_init);
 
-/* Where the folios of a range are: in one page table */
-struct range_table {
+/* Where the folios of a range are: in one VMA */
+struct folio_range {
 	struct vm_area_struct *vma;
-	unsigned long start;	/* of what the VMA has of the table */
-	unsigned long low;	/* of the folios */
+	unsigned long low;
 	unsigned long high;
 };
 
@@ -82,26 +81,58 @@ static pgoff_t pgoff_in(struct vm_area_struct *vma, unsigned long addr)
 }
 
 /*
- * Is there little between the folios? Who is told of a range drops all of it.
- * Whoever is to be told from now on waits for the lock of the anon_vma first.
+ * As many of the first folios as are between @start and @end, each in one table. If
+ * there are others who are told of a range, there is little between its folios: they
+ * drop all of it. Who registers from now on waits for the lock of the anon_vma first.
  */
-static bool is_dense(struct mm_struct *mm, unsigned long low,
-		     unsigned long high, unsigned long bytes)
+static unsigned int range_within(struct folio_range *r, struct folio **folios,
+				 unsigned int nr, unsigned long start,
+				 unsigned long end)
 {
-	return !mm_has_notifiers(mm) || high - low <= SPARSE * bytes;
+	bool dense = mm_has_notifiers(r->vma->vm_mm);
+	unsigned long addr, size, low, high, bytes = 0;
+	unsigned int i;
+
+	r->low = ULONG_MAX;
+	r->high = 0;
+	for (i = 0; i < nr; i++) {
+		if (folios[i]->index < r->vma->vm_pgoff)
+			break;
+		addr = address_in(r->vma, folios[i]);
+		size = folio_size(folios[i]);
+		if (addr < start || addr >= end || addr + size > end ||
+		    (addr ^ (addr + size - 1)) & PMD_MASK)
+			break;
+		bytes += size;
+		low = min(r->low, addr);
+		high = max(r->high, addr + size);
+		if (dense && high - low > SPARSE * bytes)
+			break;
+		r->low = low;
+		r->high = high;
+	}
+	return i;
+}
+
+static bool range_is_of_one_vma(const struct folio_range *r,
+				struct anon_vma *anon_vma)
+{
+	return only_vma(anon_vma, pgoff_in(r->vma, r->low),
+			pgoff_in(r->vma, r->high - PAGE_SIZE));
 }
 
 /*
- * Find where the first folios are, as many as one table maps. Return: how many;
- * none if this is not simple.
+ * Find where the first folios are, as many as one VMA maps. Return: how many; none
+ * if this is not simple.
  */
-static unsigned int table_find(struct range_table *t, struct anon_vma *anon_vma,
-			       struct folio **folios, unsigned int nr)
+static unsigned int range_find(struct folio_range *r,
+			       struct anon_vma *anon_vma, struct folio **folios,
+			       unsigned int nr)
 {
 	struct folio *folio = folios[0];
-	unsigned long addr, low, high, limit, bytes = 0;
 	struct vm_area_struct *vma;
-	unsigned int i;
+	unsigned long addr;
+	unsigned int found;
 
 	vma = only_vma(anon_vma, folio->index,
 		       folio->index + folio_nr_pages(folio) - 1);
@@ -110,35 +141,50 @@ static unsigned int table_find(struct range_table *t, struct anon_vma *anon_vma,
 	    folio->index < vma->vm_pgoff)
 		return 0;
 
+	r->vma = vma;
+	found = range_within(r, folios, nr, vma->vm_start, vma->vm_end);
+	if (found < 2 || range_is_of_one_vma(r, anon_vma))
+		return found;
+	/* Other VMAs lie between the folios: not between those of one table, perhaps */
 	addr = address_in(vma, folio);
-	t->vma = vma;
-	t->start = max(addr & PMD_MASK, vma->vm_start);
-	t->low = addr;
-	t->high = addr;
-	limit = pmd_addr_end(addr, vma->vm_end);
-	for (i = 0; i < nr; i++) {
-		if (folios[i]->index < vma->vm_pgoff)
-			break;
-		addr = address_in(vma, folios[i]);
-		bytes += folio_size(folios[i]);
-		low = min(t->low, addr);
-		high = max(t->high, addr + folio_size(folios[i]));
-		if (low < t->start || high > limit ||
-		    !is_dense(vma->vm_mm, low, high, bytes))
-			break;
-		t->low = low;
-		t->high = high;
-	}
-	if (i && !only_vma(anon_vma, pgoff_in(vma, t->low),
-			   pgoff_in(vma, t->high - PAGE_SIZE)))
-		return 0;
-	return i;
+	found = range_within(r, folios, nr, max(addr & PMD_MASK, vma->vm_start),
+			     pmd_addr_end(addr, vma->vm_end));
+	return found < 2 || range_is_of_one_vma(r, anon_vma) ? found : 0;
 }
 
-static pte_t *table_pte(const struct range_table *t, pte_t *ptes,
-			unsigned long addr)
+/* The page table that is locked */
+struct table {
+	unsigned long start;	/* of what it maps */
+	pte_t *ptes;		/* NULL: none is locked */
+	spinlock_t *ptl;
+};
+
+static bool table_has(const struct table *t, unsigned long addr)
 {
-	return ptes + ((addr - t->start) >> PAGE_SHIFT);
+	return t->ptes && t->start == (addr & PMD_MASK);
+}
+
+/* Lock the table that maps @addr. Return: false if there is none. */
+static bool table_lock(struct table *t, struct mm_struct *mm,
+		       unsigned long addr)
+{
+	pmd_t *pmd = mm_find_pmd(mm, addr);
+
+	t->start = addr & PMD_MASK;
+	t->ptes = pmd ? pte_offset_map_lock(mm, pmd, t->start, &t->ptl) : NULL;
+	return t->ptes;
+}
+
+static void table_unlock(struct table *t)
+{
+	if (t->ptes)
+		pte_unmap_unlock(t->ptes, t->ptl);
+	t->ptes = NULL;
+}
+
+static pte_t *table_pte(const struct table *t, unsigned long addr)
+{
+	return t->ptes + ((addr - t->start) >> PAGE_SHIFT);
 }
 
 /**
@@ -183,35 +229,40 @@ static void table_flush_run(struct table_flush *flush,
 
 /* Return: with how many of the first folios the step was done */
 static __always_inline unsigned int
-table_step(const struct range_table *t, struct folio **folios, unsigned int nr,
+range_step(const struct folio_range *r, struct folio **folios, unsigned int nr,
 	   migrate_range_step step)
 {
 	struct table_flush flush = NO_TABLE_FLUSH;
-	struct mm_struct *mm = t->vma->vm_mm;
-	pmd_t *pmd = mm_find_pmd(mm, t->low);
+	struct mm_struct *mm = r->vma->vm_mm;
+	struct migrate_anon_count count = {};
+	struct table table = {};
 	unsigned long addr;
-	pte_t *ptes, pte;
-	spinlock_t *ptl;
 	unsigned int i;
+	pte_t pte;
 
-	ptes = pmd ? pte_offset_map_lock(mm, pmd, t->start, &ptl) : NULL;
-	if (!ptes)
-		return 0;
 	for (i = 0; i < nr; i++) {
+		addr = address_in(r->vma, folios[i]);
+		if (!table_has(&table, addr)) {
+			/* mprotect() and munmap() rely on it that this comes first */
+			table_flush_run(&flush, r->vma);
+			table_unlock(&table);
+			if (!table_lock(&table, mm, addr))
+				break;
+		}
 		/* Nobody can map it a second time but from here */
 		if (folio_mapcount(folios[i]) != folio_nr_pages(folios[i]))
 			break;
-		addr = address_in(t->vma, folios[i]);
-		if (!step(t->vma, addr, table_pte(t, ptes, addr), folios[i],
-			  &pte))
+		if (!step(r->vma, addr, table_pte(&table, addr), folios[i],
+			  &pte, &count))
 			break;
 		table_flush_add(&flush, mm, addr, folio_size(folios[i]), pte);
 		/* Page by page: not those that lie between the folios */
 		if (!IS_ENABLED(CONFIG_ARCH_BATCHED_UNMAP_FLUSHES_MM))
-			table_flush_run(&flush, t->vma);
+			table_flush_run(&flush, r->vma);
 	}
-	table_flush_run(&flush, t->vma);
-	pte_unmap_unlock(ptes, ptl);
+	table_flush_run(&flush, r->vma);
+	table_unlock(&table);
+	migrate_count_anon(&count);
 	return i;
 }
 
@@ -223,7 +274,7 @@ range_each(struct folio **folios, unsigned int nr, migrate_range_step step,
 	struct mmu_notifier_range range;
 	struct anon_vma *anon_vma;
 	unsigned int i;
-	struct range_table t;
+	struct folio_range r;
 
 	anon_vma = folio_lock_anon_vma_read(folios[0], &rwc);
 	if (!anon_vma)
@@ -232,12 +283,12 @@ range_each(struct folio **folios, unsigned int nr, migrate_range_step step,
 	for (i = 1; i < nr; i++)
 		if (folio_anon_vma(folios[i]) != anon_vma)
 			break;
-	nr = table_find(&t, anon_vma, folios, i);
+	nr = range_find(&r, anon_vma, folios, i);
 	if (nr) {
-		mmu_notifier_range_init(&range, event, 0, t.vma->vm_mm, t.low,
-					t.high);
+		mmu_notifier_range_init(&range, event, 0, r.vma->vm_mm, r.low,
+					r.high);
 		mmu_notifier_invalidate_range_start(&range);
-		nr = table_step(&t, folios, nr, step);
+		nr = range_step(&r, folios, nr, step);
 		mmu_notifier_invalidate_range_end(&range);
 	}
 	anon_vma_unlock_read(anon_vma);
@@ -264,9 +315,10 @@ unsigned int migrate_range_each(struct folio **folios, unsigned int nr,
 }
 
 static bool unmap_ptes(struct vm_area_struct *vma, unsigned long addr,
-		       pte_t *ptep, struct folio *folio, pte_t *pte)
+		       pte_t *ptep, struct folio *folio, pte_t *pte,
+		       struct migrate_anon_count *count)
 {
-	if (!migrate_unmap_whole(vma, addr, ptep, folio, pte))
+	if (!migrate_unmap_whole(vma, addr, ptep, folio, pte, count))
 		return false;
 	get_anon_vma(folio_anon_vma(folio));
 	return true;
@@ -289,28 +341,29 @@ unsigned int migrate_range_unmap(struct folio **folios, unsigned int nr)
 }
 
 /* Return: how many of the first folios are mapped again */
-static unsigned int table_restore(const struct range_table *t,
+static unsigned int range_restore(const struct folio_range *r,
 				  struct folio **srcs, struct folio **dsts,
 				  unsigned int nr)
 {
-	struct mm_struct *mm = t->vma->vm_mm;
-	pmd_t *pmd = mm_find_pmd(mm, t->low);
-	spinlock_t *ptl;
+	struct migrate_anon_count count = {};
+	struct table table = {};
+	unsigned long addr;
 	unsigned int i;
-	pte_t *ptes;
 
-	ptes = pmd ? pte_offset_map_lock(mm, pmd, t->start, &ptl) : NULL;
-	if (!ptes)
-		return 0;
 	for (i = 0; i < nr; i++) {
-		unsigned long addr = address_in(t->vma, dsts[i]);
-
-		if (!migrate_restore_whole(t->vma, addr,
-					   table_pte(t, ptes, addr), srcs[i],
-					   dsts[i]))
+		addr = address_in(r->vma, dsts[i]);
+		if (!table_has(&table, addr)) {
+			table_unlock(&table);
+			if (!table_lock(&table, r->vma->vm_mm, addr))
+				break;
+		}
+		if (!migrate_restore_whole(r->vma, addr,
+					   table_pte(&table, addr), srcs[i],
+					   dsts[i], &count))
 			break;
 	}
-	pte_unmap_unlock(ptes, ptl);
+	table_unlock(&table);
+	migrate_count_anon(&count);
 	return i;
 }
 
@@ -320,15 +373,15 @@ static unsigned int restore_some(struct folio **srcs, struct folio **dsts,
 {
 	struct anon_vma *anon_vma = folio_anon_vma(dsts[0]);
 	unsigned int i, done;
-	struct range_table t;
+	struct folio_range r;
 
 	for (i = 1; i < nr; i++)
 		if (dsts[i]->mapping != dsts[0]->mapping)
 			break;
 	anon_vma_lock_read(anon_vma);
-	done = table_find(&t, anon_vma, dsts, i);
+	done = range_find(&r, anon_vma, dsts, i);
 	if (done)
-		done = table_restore(&t, srcs, dsts, done);
+		done = range_restore(&r, srcs, dsts, done);
 	anon_vma_unlock_read(anon_vma);
 	if (done)
 		return done;
@@ -396,11 +449,8 @@ bool migrate_range_is_simple(struct folio *folio)
  */
 bool migrate_range_fits(struct folio *first, struct folio *folio)
 {
-	/* In random order most are told apart by this */
-	if (READ_ONCE(folio->mapping) != READ_ONCE(first->mapping) ||
-	    folio->index / PTRS_PER_PTE != first->index / PTRS_PER_PTE)
-		return false;
-	return !folio_test_locked(folio) && is_simple(folio);
+	return READ_ONCE(folio->mapping) == READ_ONCE(first->mapping) &&
+	       !folio_test_locked(folio) && is_simple(folio);
 }
 
 #ifdef CONFIG_MIGRATE_RANGES_KUNIT_TEST

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * KUnit tests of ranges: which folios are found to be in one table, and what the
+ * KUnit tests of ranges: which folios are found to be in one VMA, and what the
  * flush of several is told. Included by range.c.
  *
  * The VMAs and folios are made up: nothing is mapped. What becomes of page tables
@@ -20,7 +20,7 @@ struct range_test {
 	struct vm_area_struct vmas[2];
 	struct anon_vma_chain chains[2];
 	struct folio *folios[NR_FOLIOS];
-	struct range_table table;
+	struct folio_range range;
 };
 
 static void add_vma(struct range_test *t, unsigned int i, unsigned long start,
@@ -71,7 +71,7 @@ static unsigned int find_at(struct range_test *t, const unsigned long *addrs)
 	for (i = 0; i < NR_FOLIOS; i++)
 		t->folios[i]->index = VMA_PGOFF +
 				      ((addrs[i] - VMA_START) >> PAGE_SHIFT);
-	return table_find(&t->table, &t->anon_vma, t->folios, NR_FOLIOS);
+	return range_find(&t->range, &t->anon_vma, t->folios, NR_FOLIOS);
 }
 
 #define FIND(t, ...) \
@@ -80,12 +80,12 @@ static unsigned int find_at(struct range_test *t, const unsigned long *addrs)
 static void expect_span(struct kunit *test, const struct range_test *t,
 			unsigned long low, unsigned long high)
 {
-	KUNIT_EXPECT_PTR_EQ(test, &t->vmas[0], t->table.vma);
-	KUNIT_EXPECT_EQ(test, low, t->table.low);
-	KUNIT_EXPECT_EQ(test, high, t->table.high);
+	KUNIT_EXPECT_PTR_EQ(test, &t->vmas[0], t->range.vma);
+	KUNIT_EXPECT_EQ(test, low, t->range.low);
+	KUNIT_EXPECT_EQ(test, high, t->range.high);
 }
 
-static void folios_of_one_table_are_found_in_any_order(struct kunit *test)
+static void folios_are_found_in_any_order(struct kunit *test)
 {
 	struct range_test *t = range_test(test, 0);
 	unsigned long a = 17 * PMD_SIZE;
@@ -93,33 +93,31 @@ static void folios_of_one_table_are_found_in_any_order(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, 4, FIND(t, a, a + PAGE_SIZE, a + 2 * PAGE_SIZE,
 				      a + 3 * PAGE_SIZE));
 	expect_span(test, t, a, a + 4 * PAGE_SIZE);
-	KUNIT_EXPECT_EQ(test, a, t->table.start);
 	KUNIT_EXPECT_EQ(test, 4, FIND(t, a + 5 * PAGE_SIZE, a + 2 * PAGE_SIZE,
 				      a + 4 * PAGE_SIZE, a + 3 * PAGE_SIZE));
 	expect_span(test, t, a + 2 * PAGE_SIZE, a + 6 * PAGE_SIZE);
 }
 
-static void table_that_the_vma_begins_in_starts_there(struct kunit *test)
-{
-	struct range_test *t = range_test(test, 0);
-
-	FIND(t, VMA_START + 7 * PAGE_SIZE, VMA_START + 8 * PAGE_SIZE,
-	     VMA_START + 9 * PAGE_SIZE, VMA_START + 10 * PAGE_SIZE);
-	KUNIT_EXPECT_EQ(test, VMA_START, t->table.start);
-}
-
-static void range_ends_with_its_table(struct kunit *test)
+static void range_may_span_tables(struct kunit *test)
 {
 	struct range_test *t = range_test(test, 0);
 	unsigned long a = 17 * PMD_SIZE - 2 * PAGE_SIZE;
 
-	KUNIT_EXPECT_EQ(test, 2, FIND(t, a, a + PAGE_SIZE, a + 2 * PAGE_SIZE,
+	KUNIT_EXPECT_EQ(test, 4, FIND(t, a, a + PAGE_SIZE, a + 2 * PAGE_SIZE,
 				      a + 3 * PAGE_SIZE));
-	expect_span(test, t, a, 17 * PMD_SIZE);
-	/* From above as from below */
-	a = 17 * PMD_SIZE;
-	KUNIT_EXPECT_EQ(test, 1, FIND(t, a, a - PAGE_SIZE, a + PAGE_SIZE,
-				      a + 2 * PAGE_SIZE));
+	expect_span(test, t, a, a + 4 * PAGE_SIZE);
+	KUNIT_EXPECT_EQ(test, 4, FIND(t, VMA_END - PAGE_SIZE, a, VMA_START,
+				      a + 3 * PAGE_SIZE));
+	expect_span(test, t, VMA_START, VMA_END);
+}
+
+static void folio_in_two_tables_is_in_no_range(struct kunit *test)
+{
+	struct range_test *t = range_test(test, 2);
+	unsigned long a = 17 * PMD_SIZE - 2 * PAGE_SIZE;
+
+	KUNIT_EXPECT_EQ(test, 0, FIND(t, a, a - 8 * PAGE_SIZE, a, a));
+	KUNIT_EXPECT_EQ(test, 1, FIND(t, a - 8 * PAGE_SIZE, a, a, a));
 }
 
 static void range_ends_with_its_vma(struct kunit *test)
@@ -181,6 +179,21 @@ static void second_vma_is_left_to_the_walk(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, 4, FIND(t, a + 2 * PAGE_SIZE, a + 3 * PAGE_SIZE,
 				      a + 4 * PAGE_SIZE, a + 5 * PAGE_SIZE));
 	expect_span(test, t, a + 2 * PAGE_SIZE, a + 6 * PAGE_SIZE);
+}
+
+/* mprotect() makes such VMAs: one of them must not end ranges everywhere else */
+static void second_vma_in_another_table_ends_the_range(struct kunit *test)
+{
+	struct range_test *t = range_test(test, 0);
+	unsigned long a = 17 * PMD_SIZE;
+	pgoff_t pgoff = VMA_PGOFF + ((a - VMA_START) >> PAGE_SHIFT);
+
+	add_vma(t, 1, 64 * PMD_SIZE, 64 * PMD_SIZE + PAGE_SIZE, pgoff - 1);
+	KUNIT_EXPECT_EQ(test, 3, FIND(t, a + 2 * PAGE_SIZE, a, a + PAGE_SIZE,
+				      a - 2 * PAGE_SIZE));
+	expect_span(test, t, a, a + 3 * PAGE_SIZE);
+	KUNIT_EXPECT_EQ(test, 1, FIND(t, a - 2 * PAGE_SIZE, a, a + PAGE_SIZE,
+				      a + 2 * PAGE_SIZE));
 }
 
 static void special_vmas_are_left_to_the_walk(struct kunit *test)
@@ -275,15 +288,16 @@ static void flush_is_not_forgotten_when_another_ends(struct kunit *test)
 }
 
 static struct kunit_case range_cases[] = {
-	KUNIT_CASE(folios_of_one_table_are_found_in_any_order),
-	KUNIT_CASE(table_that_the_vma_begins_in_starts_there),
-	KUNIT_CASE(range_ends_with_its_table),
+	KUNIT_CASE(folios_are_found_in_any_order),
+	KUNIT_CASE(range_may_span_tables),
+	KUNIT_CASE(folio_in_two_tables_is_in_no_range),
 	KUNIT_CASE(range_ends_with_its_vma),
 	KUNIT_CASE(large_folio_that_leaves_the_vma_is_not_in_it),
 #ifdef CONFIG_MMU_NOTIFIER
 	KUNIT_CASE(folios_far_apart_are_no_range_if_others_hear_of_it),
 #endif
 	KUNIT_CASE(second_vma_is_left_to_the_walk),
+	KUNIT_CASE(second_vma_in_another_table_ends_the_range),
 	KUNIT_CASE(special_vmas_are_left_to_the_walk),
 	KUNIT_CASE(flush_is_of_what_a_tlb_may_have),
 	KUNIT_CASE(flush_is_not_forgotten_when_another_ends),

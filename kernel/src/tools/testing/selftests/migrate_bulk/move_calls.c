@@ -130,6 +130,71 @@ TEST_F(calls, each_address_has_its_own_status)
 	waitpid(pid, NULL, 0);
 }
 
+/* For one node addresses are sorted: the answers must find their way back */
+TEST_F(calls, addresses_in_any_order_have_their_own_status)
+{
+	struct calls *c = &self->c;
+
+	for (long i = 0; i < c->nr; i++) {
+		long page = i * 7 % c->nr;
+
+		c->pages[i] = c->base + page * PAGE + i % PAGE;
+		if (page % 3 == 1)
+			madvise(c->base + page * PAGE, PAGE, MADV_DONTNEED);
+		if (page % 3 == 2)
+			c->pages[i] = (void *)-PMD;
+	}
+	ASSERT_EQ(0, move_some(c, c->nr, MPOL_MF_MOVE));
+	for (long i = 0; i < c->nr; i++) {
+		long page = i * 7 % c->nr;
+
+		ASSERT_EQ(page % 3 == 0 ? c->nodes[1] :
+			  page % 3 == 1 ? -ENOENT : -EFAULT, c->status[i]);
+		if (page % 3)
+			continue;
+		ASSERT_EQ(c->nodes[1], node_of(c->pages[i]));
+		ASSERT_EQ(0, wrong_pages(c->base, page, 1));
+	}
+}
+
+/*
+ * What was not moved has no status, wherever it was named. The call ends in the middle
+ * of a block: the second address of a page has those moved that come before.
+ */
+TEST_F(calls, a_pinned_page_stays_in_any_order)
+{
+	struct calls *c = &self->c;
+	long pinned = 50, twice = c->nr / 2, left, untouched = 0;
+	char *again = c->base + (twice + 10) * PAGE;
+	int fd[2];
+
+	bind_new_memory(c->nodes[0]);
+	ASSERT_NE(MAP_FAILED, mmap(c->base + twice * PAGE, PAGE,
+				   PROT_READ | PROT_WRITE, MAP_FIXED |
+				   MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+	c->base[twice * PAGE] = 1;
+	ASSERT_EQ(again, mremap(c->base + twice * PAGE, 0, PAGE,
+				MREMAP_MAYMOVE | MREMAP_FIXED, again));
+	ASSERT_EQ(1, *(volatile char *)again);
+	for (long i = 0; i < c->nr; i++)
+		c->pages[i] = c->base + i * 7 % c->nr * PAGE;
+	ASSERT_TRUE(pin(c->pages[pinned], fd));
+	left = move_some(c, c->nr, MPOL_MF_MOVE_ALL);
+	ASSERT_LT(c->nr / 4, left);
+	for (long i = 0; i < c->nr; i++) {
+		if (c->status[i] == UNTOUCHED)
+			untouched++;
+		else
+			ASSERT_EQ(c->status[i], node_of(c->pages[i]));
+	}
+	EXPECT_LE(left, untouched);
+	EXPECT_EQ(UNTOUCHED, c->status[pinned]);
+	EXPECT_EQ(c->nodes[0], node_of(c->pages[pinned]));
+	EXPECT_EQ(0, wrong_pages(c->base, 0, twice));
+	close(fd[0]);
+	close(fd[1]);
+}
+
 TEST_F(calls, an_address_twice)
 {
 	struct calls *c = &self->c;

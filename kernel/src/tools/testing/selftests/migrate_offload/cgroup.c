@@ -27,9 +27,14 @@ const char *cgroup_enter(const char *controller)
 	return cgroup_write("cgroup.procs", "0") ? "cannot enter cgroup" : NULL;
 }
 
+int cgroup_pause(void)
+{
+	return file_write(ROOT "/cgroup.procs", "0");
+}
+
 void cgroup_leave(void)
 {
-	file_write(ROOT "/cgroup.procs", "0");
+	cgroup_pause();
 	rmdir(GROUP);
 }
 

@@ -9,6 +9,8 @@
 
 /* Make the group and enter it. NULL, or the unmet need. */
 const char *cgroup_enter(const char *controller);
+/* Be in the root group, until cgroup_write("cgroup.procs", "0") */
+int cgroup_pause(void);
 /* Leave the group and remove it, if it is empty and there is one */
 void cgroup_leave(void);
 

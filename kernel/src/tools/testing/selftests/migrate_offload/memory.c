@@ -6,6 +6,7 @@
  * Guards rule 2 (no page is forgotten) and the invariant that a folio is on one
  * list, with the references that it ought to have, whatever becomes of its copy.
  */
+#include <limits.h>
 #include <linux/mempolicy.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -54,6 +55,7 @@ FIXTURE_VARIANT_ADD(charge, _engine##_##_name) {			\
 }
 
 #define VARIANTS(engine)						\
+	VARIANT(engine, anon_4k, ANON, "anon", PAGE);			\
 	VARIANT(engine, anon_2m, ANON, "anon", PMD);			\
 	VARIANT(engine, memfd_4k, MEMFD, "shmem", PAGE)
 
@@ -116,18 +118,67 @@ TEST_F_TIMEOUT(charge, moves_with_the_memory, 60)
 		  cgroup_read("memory.current"));
 }
 
+/* Neighbours that two groups have paid for: they move together */
+#define TURN		(8 * PAGE)
+
+TEST(folios_of_two_groups_are_counted_apart)
+{
+	const char *why = cgroup_enter("memory");
+	void *pages[SIZE / PAGE];
+	int to[SIZE / PAGE], status[SIZE / PAGE], nodes[2];
+	unsigned long mask;
+	char *p;
+
+	if (!nodes_find(nodes))
+		why = "one node with memory only";
+	if (why)
+		SKIP(return, "%s", why);
+	p = mmap(NULL, SIZE, PROT_READ | PROT_WRITE,
+		 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	mask = 1UL << nodes[0];
+	ASSERT_NE(MAP_FAILED, p);
+	ASSERT_EQ(0, madvise(p, SIZE, MADV_NOHUGEPAGE));
+	ASSERT_EQ(0, syscall(SYS_mbind, p, SIZE, MPOL_BIND, &mask,
+			     sizeof(mask) * 8, 0));
+	for (size_t at = 0; at < SIZE; at += PAGE) {
+		int error = at % TURN ? 0 : at % (2 * TURN) ? cgroup_pause() :
+			    cgroup_write("cgroup.procs", "0");
+
+		ASSERT_EQ(0, error);
+		p[at] = 1;
+		pages[at / PAGE] = p + at;
+		to[at / PAGE] = nodes[1];
+	}
+	EXPECT_TRUE(becomes("anon", nodes[0], SIZE / 2));
+	EXPECT_EQ(0, syscall(SYS_move_pages, 0, SIZE / PAGE, pages, to, status,
+			     MPOL_MF_MOVE));
+	EXPECT_TRUE(becomes("anon", nodes[0], 0));
+	EXPECT_TRUE(becomes("anon", nodes[1], SIZE / 2));
+	munmap(p, SIZE);
+	cgroup_leave();
+}
+
 /* --- losses --- */
+
+#define HUGE_PAGES	\
+	"/sys/devices/system/node/node%d/hugepages/hugepages-2048kB/nr_hugepages"
 
 /* Huge pages that nobody uses take memory at no cost; 0 gives all back */
 static void node_take(int node, long bytes)
 {
 	char path[128], nr[32];
 
-	snprintf(path, sizeof(path),
-		 "/sys/devices/system/node/node%d/hugepages/hugepages-2048kB/nr_hugepages",
-		 node);
+	snprintf(path, sizeof(path), HUGE_PAGES, node);
 	snprintf(nr, sizeof(nr), "%ld", bytes / (long)PMD);
 	file_write(path, nr);
+}
+
+static long node_taken(int node)
+{
+	char path[128];
+
+	snprintf(path, sizeof(path), HUGE_PAGES, node);
+	return file_read_long(path) * (long)PMD;
 }
 
 /* A test that was killed has given nothing back */
@@ -303,7 +354,9 @@ TEST_F_TIMEOUT(loss, none_on_a_node_that_is_full, 120)
 				      self->nodes[0]));
 	/* What can be reclaimed is no want of memory, and takes its time */
 	file_write("/proc/sys/vm/drop_caches", "3");
-	node_take(self->nodes[1], node_free(self->nodes[1]) - (long)SIZE);
+	/* All that there is first: for it Linux empties the lists of its CPUs */
+	node_take(self->nodes[1], LONG_MAX);
+	node_take(self->nodes[1], node_taken(self->nodes[1]) - (long)SIZE);
 	/* And most of what is free in pieces too small for a huge page */
 	left = node_free(self->nodes[1]) - 3 * (long)SIZE;
 	left = left > (long)PAGE ? left & -PAGE : (long)PAGE;
