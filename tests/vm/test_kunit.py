@@ -13,7 +13,7 @@ pytestmark = pytest.mark.vm
 
 KSELFTEST = "run_state"
 SUITES = [
-    *("migrate_offload", "migrate_runs", "migrate_ranges", "migrate_batches"),
+    *("migrate_offload", "migrate_runs", "migrate_ranges", "migrate_batches", "migrate_mapped"),
     *("softdma", "dcbm", "mtcopy", "mtcopy_cpus"),
 ]
 
