@@ -49,20 +49,29 @@ class Case:
         return f"{self.call}{order}{calls}" + (f", {self.cpus} CPUs" if self.cpus > 1 else "")
 
     def plan(self, engines: tuple[str, ...], ferry: str) -> migbench.Plan:
-        """One run of each, after one to warm up."""
+        """Runs of each, after one to warm up: one, where each is like the other."""
         more = [str(word) for pair in migbench.nodes(self.call).items() for word in pair]
         more += ["--order", self.order, "--per-call", str(self.per_call)]
         more += ["--threads", str(self.cpus)] if self.call in THREADED else []
         more += ["--warmup", str(COMPACT_WARMUP)] if self.call == "compact" else []
         return migbench.Plan(
-            self.folios, engines, runs=1, call=self.call, latency=False, more=tuple(more), ferry=ferry
+            folios=self.folios,
+            engines=engines,
+            runs=RUNS_THAT_DIFFER if self.cpus > 1 or self.call == "promote" else 1,
+            call=self.call,
+            latency=False,
+            more=tuple(more),
+            ferry=ferry,
         )
 
 
+# What CPUs do beside each other, and when NUMA balancing looks at memory, is never quite the same: vanilla's
+# runs of promotion by two threads differ by 1.5 %.
+RUNS_THAT_DIFFER = 3
 THREADED = ("move_pages", "mbind", "promote")
 # What was gained may not get lost. docs/evidence.md says where that is less than is wanted.
-RANDOM_MOVE = {"4K": (1.2, 1.16), "16K": (1.28, 1.25), "64K": (1.3, 1.3)}
-RANDOM_DEMOTE = {"4K": (1.02, 1.015), "16K": (1.55, 1.55), "64K": (1.85, 1.85)}
+RANDOM_MOVE = {"4K": (1.34, 1.3), "16K": (1.32, 1.3), "64K": (1.38, 1.36)}
+RANDOM_DEMOTE = {"4K": (1.13, 1.13), "16K": (1.7, 1.7), "64K": (1.92, 1.92)}
 # Compaction had 8 % once, below vanilla's cost all the same.
 COMPACT_ADDS = 4.0
 # What moves depends on what is free where: one run counted 501 pages, and the next one 7,449. After three
