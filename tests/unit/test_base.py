@@ -75,7 +75,7 @@ def fetched(fake_program: FakeProgram, toml: Path, monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(packages, "fetch", fetch)
     unpack = 'mkdir -p "$3/usr/src" && echo tar > "$3/usr/src/l.tar.xz"'
-    fake_program("dpkg-deb", f'case "$1" in -f) printf 6.12.1-1;; *) {unpack};; esac')
+    fake_program("dpkg-deb", f'case "$1" in -f) echo 6.12.1-1;; *) {unpack};; esac')
     return names
 
 

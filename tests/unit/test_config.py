@@ -44,7 +44,7 @@ def test_kernels_that_are_compared_differ_in_nothing_but_ferry() -> None:
 
 def test_every_option_of_ferry_is_in_a_fragment_or_selected() -> None:
     """A new option that nobody switches on would be built and tested by nobody."""
-    fragments = tree.HERE.fragments(("common", "ferry", "test", "debug"))
+    fragments = tree.HERE.fragments(("common", "ferry", "test", "kunit", "debug"))
     selected = {
         "CONFIG_MIGRATE_OFFLOAD",
         "CONFIG_MIGRATE_OFFLOAD_MTCOPY_CPUS",

@@ -19,7 +19,7 @@ from ferry.kernel.tree import Places
 def out(linux: Base, places: Places, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Makes kbuild work on the tiny Linux; returns the ferry flavour's build directory."""
     (places.src.parent / "config").mkdir()
-    for name in ("common", "ferry", "test", "debug"):
+    for name in ("common", "ferry", "test", "kunit", "debug"):
         (places.src.parent / f"config/{name}.config").write_text(f"CONFIG_{name.upper()}=y\n")
     (places.src / "mm/Kconfig.ferry").write_text(
         "".join(f"config {name}\n\tbool\n" for name in ("FERRY", "TEST", "DEBUG"))

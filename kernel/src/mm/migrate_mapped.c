@@ -38,7 +38,7 @@
 #include <linux/mmu_notifier.h>
 #include <linux/rmap.h>
 #include <linux/swap.h>
-#include <linux/swapops.h>
+#include <linux/leafops.h>
 #include <linux/sysctl.h>
 #include <linux/userfaultfd_k.h>
 
@@ -215,7 +215,7 @@ static bool protect_pmd(struct page_vma_mapped_walk *pvmw, struct folio *folio)
 static void make_entry_writable(struct page_vma_mapped_walk *pvmw)
 {
 	pmd_t old = *pvmw->pmd, new;
-	swp_entry_t entry = pmd_to_swp_entry(old);
+	swp_entry_t entry = softleaf_from_pmd(old);
 
 	/* The offset has the young bit */
 	entry = make_writable_migration_entry(swp_offset(entry));

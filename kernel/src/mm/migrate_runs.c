@@ -22,7 +22,8 @@
 #include <linux/mm.h>
 #include <linux/pgtable.h>
 #include <linux/rmap.h>
-#include <linux/swapops.h>
+#include <linux/userfaultfd_k.h>
+#include <linux/leafops.h>
 #include <linux/vmstat.h>
 #include <trace/events/migrate.h>
 
@@ -44,17 +45,23 @@ static void skip_run(struct page_vma_mapped_walk *pvmw, unsigned int nr)
 	pvmw->address += (nr - 1) * PAGE_SIZE;
 }
 
-/* The pages from @page on that can be in one run, 0 if that one is poisoned */
-static unsigned int alike_pages(struct page *page, unsigned int max, bool anon)
+static unsigned long flags_of(const struct folio *folio, unsigned int idx)
+{
+	return READ_ONCE(*const_folio_flags(folio, idx));
+}
+
+/* The pages from @idx on that can be in one run, 0 if that one is poisoned */
+static unsigned int alike_pages(const struct folio *folio, unsigned int idx,
+				unsigned int max, bool anon)
 {
 	/* None is of hugetlb: the flag is where PageAnonExclusive() reads it */
 	unsigned long exclusive = anon ? BIT(PG_anon_exclusive) : 0;
 	unsigned long mask = exclusive | __PG_HWPOISON;
-	unsigned long flags = READ_ONCE(page->flags) & exclusive;
+	unsigned long flags = flags_of(folio, idx) & exclusive;
 	unsigned int nr;
 
-	for (nr = 0; nr < max; nr++, page++)
-		if ((READ_ONCE(page->flags) & mask) != flags)
+	for (nr = 0; nr < max; nr++)
+		if ((flags_of(folio, idx + nr) & mask) != flags)
 			break;
 	return nr;
 }
@@ -87,7 +94,7 @@ static unsigned int run_of_ptes(struct page_vma_mapped_walk *pvmw,
 {
 	unsigned int nr = min(entries_left(pvmw), folio_nr_pages(folio) - idx);
 
-	nr = alike_pages(folio_page(folio, idx), nr, folio_test_anon(folio));
+	nr = alike_pages(folio, idx, nr, folio_test_anon(folio));
 	return nr > 1 ? alike_ptes(pvmw->pte, nr) : nr;
 }
 
@@ -123,14 +130,14 @@ static swp_entry_t migration_entry(struct page *page, pte_t pte,
 	return entry;
 }
 
-static pte_t migration_pte(swp_entry_t entry, bool soft_dirty, bool uffd_wp)
+static pte_t migration_pte(swp_entry_t entry, bool soft_dirty, bool uffd)
 {
 	pte_t pte = swp_entry_to_pte(entry);
 
 	if (soft_dirty)
 		pte = pte_swp_mksoft_dirty(pte);
-	if (uffd_wp)
-		pte = pte_swp_mkuffd_wp(pte);
+	if (uffd)
+		pte = pte_swp_mkuffd(pte);
 	return pte;
 }
 
@@ -167,7 +174,7 @@ static pte_t replace_run(struct mm_struct *mm, unsigned long addr, pte_t *ptep,
 {
 	unsigned int hint, i;
 	pte_t first = ptep_get(ptep), pte = first, old, swp_pte;
-	bool soft_dirty = pte_soft_dirty(first), uffd_wp = pte_uffd_wp(first);
+	bool soft_dirty = pte_soft_dirty(first), uffd = pte_uffd(first);
 	swp_entry_t entry = migration_entry(page, pte, kind);
 	bool young = false, dirty = false;
 
@@ -182,7 +189,7 @@ static pte_t replace_run(struct mm_struct *mm, unsigned long addr, pte_t *ptep,
 		pte = pte_advance_pfn(old, hint);
 		page += hint;
 		for (i = 0; i < hint; i++, ptep++, addr += PAGE_SIZE) {
-			swp_pte = migration_pte(entry, soft_dirty, uffd_wp);
+			swp_pte = migration_pte(entry, soft_dirty, uffd);
 			set_pte_at(mm, addr, ptep, swp_pte);
 			entry = next_entry(entry);
 		}
@@ -211,7 +218,7 @@ static pte_t replace_same(struct mm_struct *mm, unsigned long addr, pte_t *ptep,
 	u64 step = entry_step(entry);
 
 	swp_pte = migration_pte(entry, pte_soft_dirty(first),
-				pte_uffd_wp(first));
+				pte_uffd(first));
 	for (; nr; nr--, ptep++, addr += PAGE_SIZE) {
 		set_pte_at(mm, addr, ptep, swp_pte);
 		swp_pte = pte_add(swp_pte, step);
@@ -367,7 +374,7 @@ bool migrate_is_whole(pte_t *ptep, struct folio *folio)
 	pte_t first = ptep_get(ptep);
 
 	return pte_present(first) && pte_pfn(first) == folio_pfn(folio) &&
-	       alike_pages(&folio->page, nr, true) == nr &&
+	       alike_pages(folio, 0, nr, true) == nr &&
 	       alike_ptes(ptep, nr) == nr;
 }
 
@@ -440,7 +447,7 @@ bool migrate_unmap_clean(struct vm_area_struct *vma, unsigned long addr,
 
 	return are_clean(ptep, folio, &kind.same) &&
 	       PageAnonExclusive(&folio->page) &&
-	       alike_pages(&folio->page, nr, true) == nr &&
+	       alike_pages(folio, 0, nr, true) == nr &&
 	       unmap_run(vma, addr, ptep, folio, &folio->page, nr, kind, pte,
 			 count);
 }
@@ -453,7 +460,7 @@ static unsigned int alike_entries(pte_t *ptep, unsigned int max, bool *same)
 {
 	pte_t expected = ptep_get(ptep), pte;
 	swp_entry_t entry, found;
-	bool soft_dirty, uffd_wp;
+	bool soft_dirty, uffd;
 	unsigned int nr;
 	u64 step;
 
@@ -461,21 +468,21 @@ static unsigned int alike_entries(pte_t *ptep, unsigned int max, bool *same)
 	if (max == 1)
 		return 1;
 	soft_dirty = pte_swp_soft_dirty(expected);
-	uffd_wp = pte_swp_uffd_wp(expected);
-	step = entry_step(pte_to_swp_entry(expected));
+	uffd = pte_swp_uffd(expected);
+	step = entry_step(softleaf_from_pte(expected));
 	for (nr = 1; nr < max; nr++) {
 		expected = pte_add(expected, step);
 		pte = ptep_get(ptep + nr);
 		if (pte_same(pte, expected))
 			continue;
-		if (!is_swap_pte(pte))
+		if (pte_none(pte) || pte_present(pte))
 			break;
-		entry = pte_to_swp_entry(expected);
-		found = pte_to_swp_entry(pte);
+		entry = softleaf_from_pte(expected);
+		found = softleaf_from_pte(pte);
 		if (swp_type(found) != swp_type(entry) ||
-		    swp_offset_pfn(found) != swp_offset_pfn(entry) ||
+		    softleaf_to_pfn(found) != softleaf_to_pfn(entry) ||
 		    pte_swp_soft_dirty(pte) != soft_dirty ||
-		    pte_swp_uffd_wp(pte) != uffd_wp)
+		    pte_swp_uffd(pte) != uffd)
 			break;
 		expected = pte;
 		*same = false;
@@ -495,20 +502,23 @@ static pte_t restored_pte(struct vm_area_struct *vma, struct folio *folio,
 			  struct page *page, pte_t swp_pte)
 {
 	pte_t pte = mk_pte(page, READ_ONCE(vma->vm_page_prot));
-	swp_entry_t entry = pte_to_swp_entry(swp_pte);
+	swp_entry_t entry = softleaf_from_pte(swp_pte);
 
-	if (!is_migration_entry_young(entry))
+	if (!softleaf_is_migration_young(entry))
 		pte = pte_mkold(pte);
-	if (folio_test_dirty(folio) && is_migration_entry_dirty(entry))
+	if (folio_test_dirty(folio) && softleaf_is_migration_dirty(entry))
 		pte = pte_mkdirty(pte);
 	if (pte_swp_soft_dirty(swp_pte))
 		pte = pte_mksoft_dirty(pte);
 	else
 		pte = pte_clear_soft_dirty(pte);
-	if (is_writable_migration_entry(entry))
+	if (softleaf_is_migration_write(entry))
 		pte = pte_mkwrite(pte, vma);
-	else if (pte_swp_uffd_wp(swp_pte))
-		pte = pte_mkuffd_wp(pte);
+	else if (pte_swp_uffd(swp_pte))
+		pte = pte_mkuffd(pte);
+	/* See remove_migration_pte(): PAGE_NONE is what says that reads trap */
+	if (pte_swp_uffd(swp_pte) && userfaultfd_rwp(vma))
+		pte = pte_modify(pte, PAGE_NONE);
 	return pte;
 }
 
@@ -527,7 +537,7 @@ static void restore_run(struct vm_area_struct *vma, unsigned long addr,
 			unsigned int nr, bool same,
 			struct migrate_anon_count *count)
 {
-	swp_entry_t entry = pte_to_swp_entry(ptep_get(ptep));
+	swp_entry_t entry = softleaf_from_pte(ptep_get(ptep));
 	rmap_t rmap_flags = RMAP_NONE;
 	unsigned int i;
 
@@ -536,7 +546,7 @@ static void restore_run(struct vm_area_struct *vma, unsigned long addr,
 	if (!folio_test_anon(folio)) {
 		folio_add_file_rmap_ptes(folio, page, nr, vma);
 	} else {
-		if (!is_readable_migration_entry(entry))
+		if (!softleaf_is_migration_read(entry))
 			rmap_flags |= RMAP_EXCLUSIVE;
 		add_rmap(folio, page, nr, vma, addr, rmap_flags, count);
 	}
@@ -572,7 +582,7 @@ bool migrate_restore_run(struct page_vma_mapped_walk *pvmw,
 	bool same;
 
 	if (folio_test_hugetlb(folio) || folio_is_zone_device(folio) ||
-	    !is_migration_entry(pte_to_swp_entry(ptep_get(pvmw->pte))))
+	    !softleaf_is_migration(softleaf_from_pte(ptep_get(pvmw->pte))))
 		return false;
 	nr = run_of_entries(pvmw, &same);
 	if (nr < 2)
@@ -602,9 +612,9 @@ bool migrate_restore_whole(struct vm_area_struct *vma, unsigned long addr,
 	pte_t first = ptep_get(ptep);
 	bool same;
 
-	if (!is_swap_pte(first) ||
-	    !is_migration_entry(pte_to_swp_entry(first)) ||
-	    swp_offset_pfn(pte_to_swp_entry(first)) != folio_pfn(src) ||
+	if (pte_none(first) || pte_present(first) ||
+	    !softleaf_is_migration(softleaf_from_pte(first)) ||
+	    softleaf_to_pfn(softleaf_from_pte(first)) != folio_pfn(src) ||
 	    alike_entries(ptep, nr, &same) < nr)
 		return false;
 	restore_run(vma, addr, ptep, dst, &dst->page, nr, same, count);

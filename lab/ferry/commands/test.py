@@ -9,11 +9,12 @@ import subprocess
 import sys
 
 from ferry import packages, paths
-from ferry.kernel import kbuild
+from ferry.kernel import kbuild, tree
 from ferry.vm import emulator
 
 KERNELS = ("vanilla", "ferry", "debug")  # that tests boot
 LONG_KERNELS = ("iommu-kcsan",)  # that those marked "long" boot
+OTHER_KERNELS = (("7.3", "kunit"),)  # that they boot of other bases
 # Compilers and programs that unit tests run; the kernels' and the emulator's builds install theirs.
 UNIT = ("gcc", "libc6-dev", "libnuma-dev", "make", "xz-utils", "cpio", "groff")
 # One at a time: a guest whose CPUs wait for another guest's says that they stall.
@@ -39,6 +40,8 @@ def run(args: argparse.Namespace) -> int:
     else:
         for name in (*KERNELS, *(LONG_KERNELS if args.long else ())):
             kbuild.build(name)
+        for base, name in OTHER_KERNELS:
+            kbuild.build(name, tree.places(base))
         emulator.build()
         chosen = [*([] if args.long else ["-m", "not long"]), *(chosen or ALL)]
     env = {**os.environ, "PYTHONPATH": str(paths.ROOT / "lab")}

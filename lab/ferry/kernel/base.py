@@ -67,7 +67,7 @@ def _fetched(table: dict[str, Any], folder: Path) -> tuple[str, Path]:
         debs = sorted(place.glob(f"{package}_*.deb"))
         if not debs:
             debs = [packages.fetch(package, table["suite"], place)]
-        version = proc.output(["dpkg-deb", "-f", debs[-1], "Version"])
+        version = proc.output(["dpkg-deb", "-f", debs[-1], "Version"]).strip()
         root = place / version
         if not root.is_dir():
             scratch = place / "unpacked.new"

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ferry import files, packages, paths
-from ferry.errors import FerryError
+from ferry.errors import FerryError, UsageError
 from ferry.kernel import config, kbuild, series, sign, tree
 from ferry.progress import note
 
@@ -57,6 +57,8 @@ class Choice:
 
 def build(choice: Choice, target: Path = paths.OUT / "deb") -> list[Path]:
     """Make the packages, into a folder; returns them."""
+    if paths.BASE != paths.DEFAULT_BASE:
+        raise UsageError(f"packages are made of base {paths.DEFAULT_BASE} alone so far: leave out --base")
     if choice.modules != LOADED and not Path(choice.modules).is_file():
         raise FerryError(f"no list of modules {choice.modules}; lsmod or /proc/modules of a machine is one")
     key = sign.check_key(choice.sign) if choice.sign else None

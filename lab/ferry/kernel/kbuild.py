@@ -50,7 +50,9 @@ FLAVOURS = {
     for f in (
         Flavour("vanilla", ("common",), patched=False, steps=2160),
         Flavour("ferry", ("common", "ferry", "test"), patched=True, steps=2200),
-        Flavour("debug", ("common", "ferry", "test", "debug"), patched=True, steps=2500),
+        Flavour("debug", ("common", "ferry", "test", "kunit", "debug"), patched=True, steps=2500),
+        # As ferry, with the tests that are compiled in: debug without what makes it slow.
+        Flavour("kunit", ("common", "ferry", "test", "kunit"), patched=True, steps=2200),
         Flavour("kcsan", ("common", "ferry", "test", "kcsan"), patched=True, steps=2300),
         Flavour("unbatched", ("common", "ferry", "test", "unbatched"), patched=True, steps=2200),
         Flavour("iommu-kcsan", ("iommu", "kcsan"), patched=True, steps=1000),

@@ -272,7 +272,7 @@ static void each_folio_is_allocated_by_the_same_rules(struct kunit *test)
 	struct folio *src = folio_alloc(GFP_HIGHUSER_MOVABLE, 0), *dst;
 
 	KUNIT_ASSERT_NOT_NULL(test, src);
-	dst = alloc_migrate_folio(src, (unsigned long)&mtc);
+	dst = alloc_demote_folio(src, (unsigned long)&mtc);
 	KUNIT_EXPECT_NOT_NULL(test, dst);
 	KUNIT_EXPECT_PTR_EQ(test, &allowed, mtc.nmask);
 	KUNIT_EXPECT_TRUE(test, mtc.gfp_mask == GFP_HIGHUSER_MOVABLE);

@@ -58,7 +58,7 @@ static struct lruvec *lru_run_lock(struct lru_run *run, struct lruvec *locked,
 		if (folio_matches_lruvec(folio, locked))
 			return locked;
 		lru_run_count(run);
-		unlock_page_lruvec_irq(locked);
+		lruvec_unlock_irq(locked);
 	}
 	return folio_lruvec_lock_irq(folio);
 }
@@ -68,7 +68,7 @@ static void lru_run_unlock(struct lru_run *run, struct lruvec *locked)
 	if (!locked)
 		return;
 	lru_run_count(run);
-	unlock_page_lruvec_irq(locked);
+	lruvec_unlock_irq(locked);
 }
 
 /**

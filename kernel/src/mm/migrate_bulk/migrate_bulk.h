@@ -13,10 +13,11 @@
 #include <linux/mm_inline.h>
 #include <linux/mmu_notifier.h>
 #include <linux/nodemask.h>
-#include <linux/pagevec.h>
+#include <linux/folio_batch.h>
 #include <linux/swap.h>
 
 #include "../internal.h"
+#include "../migrate_compat.h"
 #include "../migrate_runs.h"
 
 #define MIGRATE_CLAIMS	16
@@ -263,7 +264,7 @@ void migrate_sources_free(struct migrate_sources *sources);
 static inline bool migrate_folio_done_bulk(struct migrate_sources *sources,
 					   struct folio *folio)
 {
-	if (!sources || __folio_test_movable(folio) ||
+	if (!sources || page_has_movable_ops(&folio->page) ||
 	    sources->reason == MR_MEMORY_FAILURE)
 		return false;
 	migrate_sources_add(sources, folio);

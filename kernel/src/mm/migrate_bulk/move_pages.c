@@ -95,7 +95,7 @@ static bool isolate(struct move_call *call, struct folio *folio,
 		    struct move_target *target)
 {
 	if (folio_test_hugetlb(folio))
-		return isolate_hugetlb(folio, &target->folios);
+		return folio_isolate_hugetlb(folio, &target->folios);
 	return migrate_claim(&call->claims, folio, &target->folios);
 }
 
@@ -122,7 +122,7 @@ static int queue_folio(struct move_call *call, struct folio *folio, int node)
 	if (folio_nid(folio) == node)
 		return call->nr_targets && !call->attempts &&
 		       may_be_queued(folio) ? STUCK : node;
-	if (folio_likely_mapped_shared(folio) && !call->move_all)
+	if (folio_maybe_mapped_shared(folio) && !call->move_all)
 		return -EACCES;
 
 	target = call->last_target;

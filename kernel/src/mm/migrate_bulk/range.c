@@ -60,7 +60,7 @@ struct folio_range {
 static unsigned long address_in(struct vm_area_struct *vma, struct folio *folio)
 {
 	return vma->vm_start +
-	       ((folio->index - vma->vm_pgoff) << PAGE_SHIFT);
+	       ((folio->index - vma_start_anon_pgoff(vma)) << PAGE_SHIFT);
 }
 
 /* A VMA that may map what is there, if no other may; NULL: none or several */
@@ -69,15 +69,15 @@ static struct vm_area_struct *only_vma(struct anon_vma *anon_vma, pgoff_t first,
 {
 	struct anon_vma_chain *avc;
 
-	avc = anon_vma_interval_tree_iter_first(&anon_vma->rb_root, first, last);
-	if (!avc || anon_vma_interval_tree_iter_next(avc, first, last))
+	avc = anon_rmap_tree_iter_first(anon_vma, first, last);
+	if (!avc || anon_rmap_tree_iter_next(avc, first, last))
 		return NULL;
 	return avc->vma;
 }
 
 static pgoff_t pgoff_in(struct vm_area_struct *vma, unsigned long addr)
 {
-	return vma->vm_pgoff + ((addr - vma->vm_start) >> PAGE_SHIFT);
+	return vma_start_anon_pgoff(vma) + ((addr - vma->vm_start) >> PAGE_SHIFT);
 }
 
 /*
@@ -96,7 +96,7 @@ static unsigned int range_within(struct folio_range *r, struct folio **folios,
 	r->low = ULONG_MAX;
 	r->high = 0;
 	for (i = 0; i < nr; i++) {
-		if (folios[i]->index < r->vma->vm_pgoff)
+		if (folios[i]->index < vma_start_anon_pgoff(r->vma))
 			break;
 		addr = address_in(r->vma, folios[i]);
 		size = folio_size(folios[i]);
@@ -138,7 +138,7 @@ static unsigned int range_find(struct folio_range *r,
 		       folio->index + folio_nr_pages(folio) - 1);
 	/* See try_to_migrate() for temporary stacks; and mlock wants a walk */
 	if (!vma || vma_is_temporary_stack(vma) || (vma->vm_flags & VM_LOCKED) ||
-	    folio->index < vma->vm_pgoff)
+	    folio->index < vma_start_anon_pgoff(vma))
 		return 0;
 
 	r->vma = vma;

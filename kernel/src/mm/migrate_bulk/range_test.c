@@ -30,8 +30,9 @@ static void add_vma(struct range_test *t, unsigned int i, unsigned long start,
 	t->vmas[i].vm_start = start;
 	t->vmas[i].vm_end = end;
 	t->vmas[i].vm_pgoff = pgoff;
+	vma_set_anon_pgoff(&t->vmas[i], pgoff);
 	t->chains[i].vma = &t->vmas[i];
-	anon_vma_interval_tree_insert(&t->chains[i], &t->anon_vma.rb_root);
+	anon_rmap_tree_insert(&t->chains[i], &t->anon_vma);
 }
 
 static void free_folios(void *data)

@@ -31,8 +31,7 @@ static void target_stock_refill(struct target_stock *stock)
 		gfp = (gfp & ~__GFP_DIRECT_RECLAIM) | __GFP_NOWARN |
 		      __GFP_NOMEMALLOC;
 	if (nr > 1)
-		nr = __alloc_pages_bulk(gfp, stock->mtc->nid, NULL, nr,
-					&stock->pages, NULL);
+		nr = migrate_alloc_list(gfp, stock->mtc->nid, nr, &stock->pages);
 	stock->expected -= nr;
 	/* The node is full: so it will be for the others */
 	if (!nr && !stock->mtc->nowait)
@@ -113,7 +112,7 @@ int migrate_pages_stocked(struct list_head *folios, new_folio_t get_new_folio,
 
 	err = migrate_pages(folios, target_stock_take, NULL,
 			    (unsigned long)&stock, mode, reason, nr_succeeded);
-	put_pages_list(&stock.pages);
+	migrate_free_list(&stock.pages);
 	return err;
 }
 
@@ -167,6 +166,6 @@ void migrate_sources_add(struct migrate_sources *sources, struct folio *folio)
 		sources->isolated += folio_nr_pages(folio);
 	}
 	list_add_tail(&folio->lru, &sources->folios);
-	if (++sources->nr == PAGEVEC_SIZE)
+	if (++sources->nr == FOLIO_BATCH_SIZE)
 		migrate_sources_free(sources);
 }

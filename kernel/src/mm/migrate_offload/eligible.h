@@ -12,6 +12,8 @@
 #include <linux/mm.h>
 #include <linux/page-flags.h>
 
+#include "../migrate_compat.h"
+
 /* eligible.c */
 bool migrate_offload_may_unmap_large(struct folio *src);
 bool migrate_offload_may_copy_file(struct folio *src);
@@ -25,8 +27,7 @@ bool migrate_offload_plain_bytes(struct folio *src);
  */
 static inline bool migrate_offload_may_unmap(struct folio *src)
 {
-	/* KSM's flags are both of anonymous and of movable_ops pages */
-	if ((unsigned long)READ_ONCE(src->mapping) & PAGE_MAPPING_MOVABLE)
+	if (page_has_movable_ops(&src->page) || folio_test_ksm(src))
 		return false;
 	if (folio_is_zone_device(src))
 		return false;

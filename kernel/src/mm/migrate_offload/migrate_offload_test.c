@@ -1924,7 +1924,7 @@ static void start_job(struct job *job, work_func_t fn)
 {
 	init_completion(&job->done);
 	INIT_WORK_ONSTACK(&job->work, fn);
-	queue_work(system_unbound_wq, &job->work);
+	queue_work(system_dfl_wq, &job->work);
 }
 
 /* A call waits for memory; somebody who chooses another migrator for the call */
@@ -1983,7 +1983,8 @@ static void unregister_does_not_wait_for_overdue_copies(struct kunit *test)
 /* Puts a mapped folio of another file between those of the fixture's */
 static struct file *add_mapped_folio(struct kunit *test)
 {
-	struct file *file = shmem_file_setup("migrate_kunit2", PAGE_SIZE, 0);
+	struct file *file = shmem_file_setup("migrate_kunit2", PAGE_SIZE,
+					     EMPTY_VMA_FLAGS);
 	struct fixture *fx = test->priv;
 	struct folio *folio;
 	unsigned long addr;
@@ -2182,7 +2183,8 @@ static int fixture_init(struct kunit *test)
 	init_completion(&fx->migrated);
 	init_completion(&fx->blocked);
 	init_completion(&fx->unblock);
-	fx->file = shmem_file_setup("migrate_kunit", NR_FOLIOS * PAGE_SIZE, 0);
+	fx->file = shmem_file_setup("migrate_kunit", NR_FOLIOS * PAGE_SIZE,
+				    EMPTY_VMA_FLAGS);
 	KUNIT_ASSERT_FALSE(test, IS_ERR(fx->file));
 	KUNIT_ASSERT_EQ(test, 0, migrate_offload_register(&fx->engine.m));
 	fx->registered = true;

@@ -56,7 +56,7 @@ void migrate_offload_retire_window(struct migrate_offload_state *state,
 	spin_lock(&retired_lock);
 	list_add(&window->node, &retired_windows);
 	spin_unlock(&retired_lock);
-	queue_delayed_work(system_unbound_wq, &reap_work, HZ);
+	queue_delayed_work(system_dfl_wq, &reap_work, HZ);
 }
 
 /* complete() is the last that an engine does to a chunk */
@@ -121,14 +121,14 @@ static void reap_work_fn(struct work_struct *work)
 	bool left = reap_windows();
 
 	if (!migrate_offload_replace_windows() || left)
-		queue_delayed_work(system_unbound_wq, &reap_work, HZ);
+		queue_delayed_work(system_dfl_wq, &reap_work, HZ);
 }
 
 #ifdef CONFIG_MIGRATE_OFFLOAD_KUNIT_TEST
 /* What would be seen within a second is seen now */
 void migrate_offload_reap(void)
 {
-	mod_delayed_work(system_unbound_wq, &reap_work, 0);
+	mod_delayed_work(system_dfl_wq, &reap_work, 0);
 	flush_delayed_work(&reap_work);
 }
 #endif

@@ -372,7 +372,7 @@ static unsigned int pipeline_unmap_step(struct migrate_pipeline *p,
 		return done;
 
 	pipeline_put_dst(p, dsts[0]);
-	if (done == MIGRATEPAGE_SUCCESS) {
+	if (!done) {
 		/* Its last user had gone; it is freed */
 		p->nr_succeeded += nr_pages;
 		p->nr_thp_succeeded += thp;
@@ -566,7 +566,7 @@ static __always_inline void __pipeline_move_folio(struct migrate_pipeline *p,
 	     migrate_offload_move(&p->call, src, slot->copy.dst, !error);
 	if (rc == -EAGAIN)
 		pipeline_undo_folio(p, &slot->copy);
-	if (rc == MIGRATEPAGE_SUCCESS)
+	if (!rc)
 		pipeline_count_moved(p, chunk, slot, nr_pages, thp, by_engine);
 	else if (rc == -EHWPOISON || error == -EHWPOISON)
 		pipeline_fail(p, src);

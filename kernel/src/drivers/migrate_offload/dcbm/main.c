@@ -222,7 +222,7 @@ static int __init dcbm_init(void)
 		return err;
 	dcbm_max_channels = dcbm_max_channels ?: DCBM_MAX_CHANNELS;
 	/* Memory may be reclaimed only once what a migration waits for is done */
-	dcbm_wq = alloc_workqueue("dcbm", WQ_MEM_RECLAIM, 0);
+	dcbm_wq = alloc_workqueue("dcbm", WQ_MEM_RECLAIM | WQ_PERCPU, 0);
 	if (!dcbm_wq)
 		return -ENOMEM;
 	err = dcbm_watch_buses();

@@ -81,7 +81,7 @@ static bool mtcopy_core_idle(int cpu)
 	    !housekeeping_test_cpu(cpu, HK_TYPE_WQ))
 		return false;
 	for_each_cpu(sibling, topology_sibling_cpumask(cpu))
-		if (!available_idle_cpu(sibling))
+		if (!idle_cpu(sibling) || vcpu_is_preempted(sibling))
 			return false;
 	return true;
 }

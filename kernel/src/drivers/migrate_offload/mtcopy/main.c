@@ -522,7 +522,7 @@ static int __init mtcopy_init(void)
 		INIT_WORK(&per_cpu(mtcopy_helpers, cpu).work, mtcopy_helper_fn);
 
 	/* Not MEM_RECLAIM: no progress depends on a helper that has not begun */
-	mtcopy_wq = alloc_workqueue("mtcopy", WQ_CPU_INTENSIVE, 0);
+	mtcopy_wq = alloc_workqueue("mtcopy", WQ_CPU_INTENSIVE | WQ_PERCPU, 0);
 	if (!mtcopy_wq)
 		return -ENOMEM;
 	error = mtcopy_cpus_init();

@@ -99,7 +99,8 @@ static void check_stats(struct __test_metadata *_metadata,
 	} else {
 		/* migrate_pages(2) moves the stack of this process as well */
 		EXPECT_LT(grew->bytes, SIZE / 4);
-		EXPECT_GE(grew->fallback_kind, SIZE / PAGE * 15 / 16);
+		/* Folios are counted: those of ext4 may be large */
+		EXPECT_GE(grew->fallback_kind, SIZE / PMD);
 	}
 }
 
