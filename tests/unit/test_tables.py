@@ -221,8 +221,10 @@ def test_posted_deviation_is_that_of_the_ratio() -> None:
 
 
 def test_no_batch_has_more_folios_than_the_kernel_collects() -> None:
-    source = (paths.ROOT / "kernel/src/mm/migrate_bulk/move_pages.c").read_text()
-    assert f"#define BLOCK_LARGE	{experiments.LIST_FOLIOS}	" in source
+    folder = paths.ROOT / "kernel/src/mm/migrate_bulk"
+    assert "#define BLOCK_LARGE	MIGRATE_SORT_MAX	" in (folder / "move_pages.c").read_text()
+    header = (folder / "migrate_bulk.h").read_text()
+    assert f"#define MIGRATE_SORT_MAX	{experiments.LIST_FOLIOS}\n" in header
     for name in experiments.TABLES:
         for each in _cells(name, False):
             assert each.batch_pages * 4096 <= experiments.LIST_FOLIOS * parse_size(each.folio)

@@ -152,41 +152,6 @@ static unsigned int range_find(struct folio_range *r,
 	return found < 2 || range_is_of_one_vma(r, anon_vma) ? found : 0;
 }
 
-/* The page table that is locked */
-struct table {
-	unsigned long start;	/* of what it maps */
-	pte_t *ptes;		/* NULL: none is locked */
-	spinlock_t *ptl;
-};
-
-static bool table_has(const struct table *t, unsigned long addr)
-{
-	return t->ptes && t->start == (addr & PMD_MASK);
-}
-
-/* Lock the table that maps @addr. Return: false if there is none. */
-static bool table_lock(struct table *t, struct mm_struct *mm,
-		       unsigned long addr)
-{
-	pmd_t *pmd = mm_find_pmd(mm, addr);
-
-	t->start = addr & PMD_MASK;
-	t->ptes = pmd ? pte_offset_map_lock(mm, pmd, t->start, &t->ptl) : NULL;
-	return t->ptes;
-}
-
-static void table_unlock(struct table *t)
-{
-	if (t->ptes)
-		pte_unmap_unlock(t->ptes, t->ptl);
-	t->ptes = NULL;
-}
-
-static pte_t *table_pte(const struct table *t, unsigned long addr)
-{
-	return t->ptes + ((addr - t->start) >> PAGE_SHIFT);
-}
-
 /**
  * struct table_flush - what has to be flushed of a page table
  * @low: the first address that a TLB may have
@@ -227,41 +192,64 @@ static void table_flush_run(struct table_flush *flush,
 	*flush = NO_TABLE_FLUSH;
 }
 
+static bool same_table(unsigned long a, unsigned long b)
+{
+	return !((a ^ b) & PMD_MASK);
+}
+
+/*
+ * Do the step with those folios from *@i on that are in the table of the first of
+ * them. Return: whether it was done with all of these; *@i is where to go on.
+ */
+static __always_inline bool
+table_step(const struct folio_range *r, struct folio **folios, unsigned int nr,
+	   unsigned int *i, migrate_range_step step,
+	   struct migrate_anon_count *count)
+{
+	unsigned long first = address_in(r->vma, folios[*i]), addr;
+	struct table_flush flush = NO_TABLE_FLUSH;
+	struct mm_struct *mm = r->vma->vm_mm;
+	pmd_t *pmd = mm_find_pmd(mm, first);
+	bool done = true;
+	spinlock_t *ptl;
+	pte_t *ptes, pte;
+
+	ptes = pmd ? pte_offset_map_lock(mm, pmd, first & PMD_MASK, &ptl) : NULL;
+	if (!ptes)
+		return false;
+	for (; *i < nr; ++*i) {
+		struct folio *folio = folios[*i];
+
+		addr = address_in(r->vma, folio);
+		if (!same_table(addr, first))
+			break;
+		/* Nobody can map it a second time but from here */
+		done = folio_mapcount(folio) == folio_nr_pages(folio) &&
+		       step(r->vma, addr, ptes + pte_index(addr), folio, &pte,
+			    count);
+		if (!done)
+			break;
+		table_flush_add(&flush, mm, addr, folio_size(folio), pte);
+		/* Page by page: not those that lie between the folios */
+		if (!IS_ENABLED(CONFIG_ARCH_BATCHED_UNMAP_FLUSHES_MM))
+			table_flush_run(&flush, r->vma);
+	}
+	/* mprotect() and munmap() rely on it that this comes before the unlock */
+	table_flush_run(&flush, r->vma);
+	pte_unmap_unlock(ptes, ptl);
+	return done;
+}
+
 /* Return: with how many of the first folios the step was done */
 static __always_inline unsigned int
 range_step(const struct folio_range *r, struct folio **folios, unsigned int nr,
 	   migrate_range_step step)
 {
-	struct table_flush flush = NO_TABLE_FLUSH;
-	struct mm_struct *mm = r->vma->vm_mm;
 	struct migrate_anon_count count = {};
-	struct table table = {};
-	unsigned long addr;
-	unsigned int i;
-	pte_t pte;
+	unsigned int i = 0;
 
-	for (i = 0; i < nr; i++) {
-		addr = address_in(r->vma, folios[i]);
-		if (!table_has(&table, addr)) {
-			/* mprotect() and munmap() rely on it that this comes first */
-			table_flush_run(&flush, r->vma);
-			table_unlock(&table);
-			if (!table_lock(&table, mm, addr))
-				break;
-		}
-		/* Nobody can map it a second time but from here */
-		if (folio_mapcount(folios[i]) != folio_nr_pages(folios[i]))
-			break;
-		if (!step(r->vma, addr, table_pte(&table, addr), folios[i],
-			  &pte, &count))
-			break;
-		table_flush_add(&flush, mm, addr, folio_size(folios[i]), pte);
-		/* Page by page: not those that lie between the folios */
-		if (!IS_ENABLED(CONFIG_ARCH_BATCHED_UNMAP_FLUSHES_MM))
-			table_flush_run(&flush, r->vma);
-	}
-	table_flush_run(&flush, r->vma);
-	table_unlock(&table);
+	while (i < nr && table_step(r, folios, nr, &i, step, &count))
+		;
 	migrate_count_anon(&count);
 	return i;
 }
@@ -340,29 +328,45 @@ unsigned int migrate_range_unmap(struct folio **folios, unsigned int nr)
 	return range_each(folios, nr, unmap_ptes, MMU_NOTIFY_CLEAR, false);
 }
 
+/* As table_step(): map folios again */
+static bool table_restore(const struct folio_range *r, struct folio **srcs,
+			  struct folio **dsts, unsigned int nr, unsigned int *i,
+			  struct migrate_anon_count *count)
+{
+	unsigned long first = address_in(r->vma, dsts[*i]), addr;
+	struct mm_struct *mm = r->vma->vm_mm;
+	pmd_t *pmd = mm_find_pmd(mm, first);
+	bool done = true;
+	spinlock_t *ptl;
+	pte_t *ptes;
+
+	ptes = pmd ? pte_offset_map_lock(mm, pmd, first & PMD_MASK, &ptl) : NULL;
+	if (!ptes)
+		return false;
+	for (; *i < nr; ++*i) {
+		addr = address_in(r->vma, dsts[*i]);
+		if (!same_table(addr, first))
+			break;
+		done = migrate_restore_whole(r->vma, addr,
+					     ptes + pte_index(addr), srcs[*i],
+					     dsts[*i], count);
+		if (!done)
+			break;
+	}
+	pte_unmap_unlock(ptes, ptl);
+	return done;
+}
+
 /* Return: how many of the first folios are mapped again */
 static unsigned int range_restore(const struct folio_range *r,
 				  struct folio **srcs, struct folio **dsts,
 				  unsigned int nr)
 {
 	struct migrate_anon_count count = {};
-	struct table table = {};
-	unsigned long addr;
-	unsigned int i;
+	unsigned int i = 0;
 
-	for (i = 0; i < nr; i++) {
-		addr = address_in(r->vma, dsts[i]);
-		if (!table_has(&table, addr)) {
-			table_unlock(&table);
-			if (!table_lock(&table, r->vma->vm_mm, addr))
-				break;
-		}
-		if (!migrate_restore_whole(r->vma, addr,
-					   table_pte(&table, addr), srcs[i],
-					   dsts[i], &count))
-			break;
-	}
-	table_unlock(&table);
+	while (i < nr && table_restore(r, srcs, dsts, nr, &i, &count))
+		;
 	migrate_count_anon(&count);
 	return i;
 }
