@@ -48,3 +48,7 @@ def test_kselftest(results: dict[str, list[ktap.Case]], program: str) -> None:
     cases = results[program]
     assert not ktap.failed(cases), kselftest.complaints(machine.get("smp"), program)
     assert any(case.outcome == "ok" for case in cases)
+
+
+def test_every_suite_is_looked_at(results: dict[str, list[ktap.Case]]) -> None:
+    assert set(results) == {*SUITES, *PROGRAMS}

@@ -16,6 +16,8 @@ SUITES = [
     *("migrate_offload", "migrate_runs", "migrate_ranges", "migrate_batches", "migrate_mapped"),
     *("softdma", "dcbm", "mtcopy", "mtcopy_cpus"),
 ]
+# tests/vm/test_iommu.py looks at it.
+ELSEWHERE = "intel_iommu_empty_tables"
 
 
 @pytest.fixture(scope="session")
@@ -32,6 +34,11 @@ def test_suite_passes(results: dict[str, list[ktap.Case]], suite: str) -> None:
     """A suite that is missing fails as well."""
     assert not ktap.failed(results[suite])
     assert not ktap.skipped(results[suite])
+
+
+def test_every_suite_is_looked_at(results: dict[str, list[ktap.Case]]) -> None:
+    """A suite that nobody names here could fail unseen."""
+    assert set(results) == {*SUITES, ELSEWHERE, KSELFTEST}
 
 
 def test_folios_one_by_one() -> None:

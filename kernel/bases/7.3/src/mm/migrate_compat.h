@@ -11,7 +11,10 @@
 /* What a stack has room for, also below reclaim */
 #define MIGRATE_ALLOC_LIST	16
 
-/* Allocate up to @nr pages of order 0, and list them, the last first */
+/*
+ * Allocate up to @nr pages of order 0, and list them, the last first. Only for the
+ * first ones memory is reclaimed, as by one call for all.
+ */
 static inline unsigned long migrate_alloc_list(gfp_t gfp, int nid,
 					       unsigned long nr,
 					       struct list_head *list)
@@ -27,6 +30,7 @@ static inline unsigned long migrate_alloc_list(gfp_t gfp, int nid,
 		for (i = 0; i < got; i++)
 			list_add(&pages[i]->lru, list);
 		done += got;
+		gfp = (gfp & ~__GFP_DIRECT_RECLAIM) | __GFP_NOWARN;
 	} while (got == wanted && done < nr);
 	return done;
 }
