@@ -40,6 +40,7 @@ class Case:
     # By folio size, for each of ENGINES: at least so many times as fast as vanilla
     gains: Mapping[str, tuple[float, float]] = field(default_factory=dict, hash=False)
     engine_adds: float = math.inf  # percent that an engine may add to Ferry's kernel without one
+    noise: float = 0.0  # percent by which medians of one kernel differ: on top of the limit
 
     @property
     def title(self) -> str:
@@ -68,6 +69,8 @@ class Case:
 # What CPUs do beside each other, and when NUMA balancing looks at memory, is never quite the same: vanilla's
 # runs of promotion by two threads differ by 1.5 %.
 RUNS_THAT_DIFFER = 3
+# Medians of three of vanilla were 7,601 and 7,634 instructions per 4 KiB folio on 2026-11-27.
+PROMOTE_NOISE = 0.5
 THREADED = ("move_pages", "mbind", "promote")
 # What was gained may not get lost. docs/evidence.md says where that is less than is wanted.
 RANDOM_MOVE = {"4K": (1.34, 1.3), "16K": (1.32, 1.3), "64K": (1.38, 1.36)}
@@ -94,7 +97,7 @@ CASES = (
     Case("move_pages", ("4K", "64K"), "random", cpus=2, gains=RANDOM_MOVE),
     Case("mbind", ("4K", "64K"), cpus=2),
     Case("migrate_pages", ("4K", "64K"), cpus=2),
-    Case("promote", ("4K", "64K"), cpus=2),
+    Case("promote", ("4K", "64K"), cpus=2, noise=PROMOTE_NOISE),
     Case("demote", ("4K", "64K"), "random", cpus=2, gains=RANDOM_DEMOTE),
     Case("compact", ("4K",), cpus=2, engine_adds=COMPACT_ADDS),
 )
@@ -170,7 +173,7 @@ def costs(case: Case, measured: Sequence[rows.Row], limits: dict[str, float]) ->
 
     def limit(engine: str, kib: int, base: float) -> float:
         gains = dict(zip(ENGINES, case.gains.get(f"{kib}K", ()), strict=False))
-        most = (1 / gains[engine] - 1) * 100 if engine in gains else limits[engine]
+        most = (1 / gains[engine] - 1) * 100 if engine in gains else limits[engine] + case.noise
         none = found.get(("none", kib), math.inf)
         of_none = (none / base * (1 + case.engine_adds / 100) - 1) * 100
         return most if engine == "none" else min(most, of_none)
