@@ -107,7 +107,10 @@ def test_shared_mapping_outlives_what_is_wrong_with_one_part(fault: str, option:
 
 
 def test_folios_that_lie_anywhere_share_a_descriptor() -> None:
-    """Unlike without an IOMMU. All are unmapped as they were mapped, or DMA_API_DEBUG says so."""
+    """All are unmapped as they were mapped, or DMA_API_DEBUG says so.
+
+    Without an IOMMU some do as well: move_pages(2) has sorted the addresses, so that many frames adjoin.
+    """
     row, counted = _move(_server("", ""))
     assert row["passed"]
     assert (counted["failed"], counted["kept"]) == (0, 0)
@@ -115,7 +118,7 @@ def test_folios_that_lie_anywhere_share_a_descriptor() -> None:
     assert FOLIOS - FOLIOS // 64 < counted["moved"] <= FOLIOS
     assert counted["descriptors"] < FOLIOS // 8
     _, counted = _move(_server("", "", iommu=False), flavour="ferry")
-    assert counted["descriptors"] > FOLIOS // 2
+    assert counted["descriptors"] < FOLIOS // 4
 
 
 @pytest.mark.parametrize(("fault", "option"), [("error-at=5", ""), ("stall-at=5", "--allow-partial")])
