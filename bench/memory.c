@@ -154,8 +154,8 @@ static void fill(struct bench *b, int fd, size_t folio)
 {
 	size_t pages = b->opt.folio_bytes / PAGE_BYTES, page = folio * pages, end;
 
-	/* Reclaim takes first what was filled first */
-	if (b->call->aged)
+	/* Reclaim takes first what was filled first; and so frames do not adjoin */
+	if (b->call->aged || !strcmp(b->opt.order, "scattered"))
 		memory_find(b, (uintptr_t)b->mem.addr[folio], &page);
 	for (end = page + pages; page < end; page++) {
 		char *at = memory_page(b, page);
@@ -255,6 +255,6 @@ void memory_set_up(struct bench *b)
 		mem->node_to[i] = (int)opt->to;
 		mem->status[i] = -1;	/* writes it: none of this faults in the call */
 	}
-	if (!strcmp(opt->order, "random"))
+	if (strcmp(opt->order, "up"))
 		shuffle(mem, opt->seed);
 }

@@ -79,7 +79,7 @@ def test_help_gives_every_option_with_default_and_example(sanitized: Path) -> No
         (["--call", "migrate_pages", "--threads", "2"], "leave out --threads"),
         (["--call", "damon", "--per-call", "1"], "leave out --per-call"),
         (["--call", "damon", "--threads", "2"], "leave out --threads"),
-        (["--order", "down"], "--order down: must be one of up|random"),
+        (["--order", "down"], "--order down: must be one of up|random|scattered"),
         (["--order", "random", "--call", "mbind"], "--order random: cannot go with --call mbind"),
         (["--order", "random", "--call", "compact"], "--order random: cannot go with --call compact"),
         (["--call", "promote", "--per-call", "8"], "leave out --per-call"),

@@ -58,7 +58,10 @@ def _add_how(parser: argparse.ArgumentParser, plan: migbench.Plan) -> None:
         "--per-call", type=int, default=0, metavar="N", help="folios per call (default: 0, all)"
     )
     parser.add_argument(
-        "--order", default="up", choices=("up", "random"), help="in which they move (default: up)"
+        "--order",
+        default="up",
+        choices=("up", "random", "scattered"),
+        help="in which they move; scattered: random, and so are their frames (default: up)",
     )
     parser.add_argument(
         "--apart", action="store_true", help="each thread's share in mappings and page tables of its own"
