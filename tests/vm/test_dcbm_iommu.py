@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""dcbm behind an IOMMU: folios that lie anywhere share a descriptor, and no byte is lost by it."""
+"""dcbm with an IOMMU and without: folios that lie anywhere share a descriptor, and no byte is lost by it."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ from ferry.vm import emulator, machine, qemu, records
 
 pytestmark = pytest.mark.vm
 
-# In random order they do not adjoin in the old place where they do in the new one.
-# In random order alone frames adjoin again, since move_pages(2) sorts addresses.
+# They do not adjoin. In random order alone frames adjoin again, since move_pages(2) sorts addresses.
 BENCH = "bench dcbm --folio 4K --bytes 16M --runs 3 --order scattered"
 FOLIOS = 4 * 4096
 
@@ -107,22 +106,30 @@ def test_shared_mapping_outlives_what_is_wrong_with_one_part(fault: str, option:
     assert (counted["kept"] > 0) == bool(option)
 
 
-def test_folios_that_lie_anywhere_share_a_descriptor() -> None:
-    """Unlike without an IOMMU. All are unmapped as they were mapped, or DMA_API_DEBUG says so."""
-    row, counted = _move(_server("", ""))
+@pytest.mark.parametrize("iommu", [True, False])
+def test_folios_that_lie_anywhere_share_a_descriptor(iommu: bool) -> None:
+    """All are unmapped as they were mapped, or DMA_API_DEBUG says so."""
+    row, counted = _move(_server("", "", iommu=iommu))
     assert row["passed"]
     assert (counted["failed"], counted["kept"]) == (0, 0)
     # A busy guest may leave a few to Linux's own path, which moves them as well.
     assert FOLIOS - FOLIOS // 64 < counted["moved"] <= FOLIOS
     assert counted["descriptors"] < FOLIOS // 8
-    _, counted = _move(_server("", "", iommu=False), flavour="ferry")
+
+
+def test_driver_that_takes_no_lists_has_a_descriptor_for_each() -> None:
+    """Folios that do not adjoin share none then, without an IOMMU."""
+    load = "modprobe softdma channels=2 lists=0"
+    row, counted = _move(_server(iommu=False), flavour="ferry", load=load)
+    assert row["passed"]
     assert counted["descriptors"] > FOLIOS // 2
 
 
+@pytest.mark.parametrize("iommu", [True, False])
 @pytest.mark.parametrize(("fault", "option"), [("error-at=5", ""), ("stall-at=5", "--allow-partial")])
-def test_faulty_channel_loses_no_byte(fault: str, option: str) -> None:
+def test_faulty_channel_loses_no_byte(fault: str, option: str, iommu: bool) -> None:
     """One descriptor is many folios: the CPU copies them all, or all stay and their pages are kept."""
-    found, counted = _move(_server("", f",{fault}"), option=option)
+    found, counted = _move(_server("", f",{fault}", iommu=iommu), option=option)
     assert found["passed"]
     assert found["verified_bytes"] >= 4 * 16 << 20
     assert counted["moved"] > FOLIOS // 2

@@ -8,16 +8,18 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from ferry.bench import rows
+from ferry.bench import migbench, rows
 from ferry.bench.sizes import PAGE, parse_size
 from ferry.errors import FerryError
 from ferry.vm import records
 
-# dma is the earlier design, one big copy phase with whole folios for each channel; ferry is Ferry's own.
-ENGINES = ("vanilla", "cpu", "dma", "ferry", "mtcopy")
+# dma is the earlier design, one big copy phase with whole folios for each channel; ferry is Ferry's own; none
+# is Ferry's kernel with nothing active.
+ENGINES = ("vanilla", "none", "cpu", "dma", "ferry", "mtcopy")
+NO_ENGINE = ("vanilla", "none")
 ON_CHANNELS = ("dma", "ferry")
 # What the kernel calls them; "none" is Linux's own path.
-ACTIVE = {"vanilla": "none", "cpu": "cpu", "dma": "dcbm", "ferry": "dcbm", "mtcopy": "mtcopy"}
+ACTIVE = {"vanilla": "none", "none": "none", "cpu": "cpu", "dma": "dcbm", "ferry": "dcbm", "mtcopy": "mtcopy"}
 MAX_DEPTH = 65536
 
 
@@ -27,7 +29,7 @@ class Cell:
 
     engine: str
     folio: str
-    folios: int  # moved by one call
+    folios: int  # moved by one call, or by one run of another caller
     channels: int = 0
     batch_pages: int = 0  # unmapped at once; 0: the engine's own choice
     threads: int = 0  # that copy, for mtcopy
@@ -38,6 +40,9 @@ class Cell:
     runs: int = 1  # more where they differ
     varied: tuple[str, int | str] | None = None  # what of the server is other than its profile says
     settings: tuple[tuple[str, int], ...] = ()  # of the kernel's, other than their defaults
+    call: str = "move_pages"  # or another of migbench.CALLS
+    order: str = "up"  # of migbench.ORDERS
+    warmup: int = 1  # runs that are not counted
     state: int = 0  # in which the machine begins; each number is another
 
     def __post_init__(self) -> None:
@@ -55,6 +60,11 @@ class Cell:
         return parse_size(self.folio) * self.folios
 
     @property
+    def caller(self) -> str:
+        """Who moves, and in which order of addresses."""
+        return self.call + (f", {self.order}" if self.order != "up" else "")
+
+    @property
     def title(self) -> str:
         """For the progress."""
         many = self.channels or self.threads
@@ -63,9 +73,10 @@ class Cell:
         varied = f", {self.varied[0]} {self.varied[1]}" if self.varied else ""
         state = f", state {self.state}" if self.state else ""
         settings = "".join(f", {name}={value}" for name, value in self.settings)
+        caller = f", {self.caller}" if self.caller != "move_pages" else ""
         writes = f", {self.write_rate} writes a second" if self.write_rate else ""
         return (
-            f"{self.folios} x {self.folio}, {self.engine}{channels}{batch}{settings}{varied}{writes}{state}"
+            f"{self.folios} x {self.folio}, {self.engine}{channels}{batch}{settings}{caller}{varied}{writes}{state}"
         )
 
     def engine_lines(self) -> list[str]:
@@ -74,14 +85,14 @@ class Cell:
             # Without batches Ferry's own depth will do.
             depth = min(MAX_DEPTH, max(256, self.batch_pages * PAGE // parse_size(self.folio)))
             return [f"use_dma {self.channels} {depth}"]
-        if self.engine == rows.VANILLA:
+        if self.engine in NO_ENGINE:
             return []
         threads = f"echo {self.threads} >/sys/module/mtcopy/parameters/threads"
         return [f"use_engine {self.engine} 0", *([threads] if self.threads else [])]
 
     def policy_lines(self) -> list[str]:
         """Shell lines that choose how much is in flight."""
-        if self.engine == rows.VANILLA:
+        if self.engine in NO_ENGINE:
             return []
         stripe = max(PAGE, parse_size(self.folio)) if self.batch_pages else 0
         chosen = [f"echo {value} >{_setting(name)}" for name, value in self.settings]
@@ -90,6 +101,9 @@ class Cell:
     def bench_lines(self, index: int) -> list[str]:
         """Shell lines that choose the engine, measure, and write a record."""
         args = ["--folio", self.folio, "--bytes", str(self.bytes), "--runs", str(self.runs)]
+        if self.caller != "move_pages":
+            nodes = [str(word) for pair in migbench.nodes(self.call).items() for word in pair]
+            args += ["--call", self.call, *nodes, "--order", self.order, "--warmup", str(self.warmup)]
         args += ["--latency"] if self.latency else []
         args += ["--access"] if self.access else []
         args += ["--writers", "1", "--write-rate", str(self.write_rate)] if self.write_rate else []
@@ -133,6 +147,7 @@ class Found:
             "parameter": parameter,
             "value": value,
             "folio_kib": self.row.folio_kib,
+            "caller": self.cell.caller if self.cell.caller != "move_pages" else None,
             "engine": self.cell.engine,
             "channels": self.cell.channels or None,
             "threads": self.cell.threads or None,

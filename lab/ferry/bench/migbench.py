@@ -21,6 +21,7 @@ from ferry.vm.store import Store
 # vanilla is the kernel without Ferry; none is Ferry's kernel with nothing active.
 ENGINES = (rows.VANILLA, "none", "cpu", "mtcopy", "dcbm")
 # What migbench can make of an x86 page table.
+ORDERS = ("up", "random", "scattered")  # of addresses; scattered: of their frames as well
 FOLIOS = ("4K", "16K", "32K", "64K", "128K", "256K", "512K", "1M", "2M")
 CALLS = ("move_pages", "migrate_pages", "mbind", "damon", "promote", "demote", "compact")
 # From a slow node to that of the CPUs, and back.

@@ -60,7 +60,7 @@ def _add_how(parser: argparse.ArgumentParser, plan: migbench.Plan) -> None:
     parser.add_argument(
         "--order",
         default="up",
-        choices=("up", "random", "scattered"),
+        choices=migbench.ORDERS,
         help="in which they move; scattered: random, and so are their frames (default: up)",
     )
     parser.add_argument(

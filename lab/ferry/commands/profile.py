@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ferry.bench import steps
+from ferry.bench import migbench, steps
 from ferry.bench.sizes import parse_size
 from ferry.results import plot, provenance, report
 from ferry.server import profile
@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--channels", type=int, default=plan.channels, help="for dcbm (default: 16)")
     parser.add_argument("--bytes", default=plan.size, metavar="SIZE", help="moved by the call (default: 64M)")
     parser.add_argument("--call", default=plan.call, choices=steps.CALLS)
-    parser.add_argument("--order", default=plan.order, choices=("up", "random"), help="of addresses")
+    parser.add_argument("--order", default=plan.order, choices=migbench.ORDERS, help="of addresses")
     parser.add_argument("--profile", default=plan.server, metavar="NAME", help=", ".join(profile.names()))
     parser.add_argument("--one-by-one", action="store_true", help="with vm.migrate_ranges=0")
     parser.add_argument("--functions", type=int, default=12, metavar="N", help="how many to show, default 12")
@@ -57,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
         report.check_writable(picture)
     found, kernels = steps.measure(plan, provenance.store(args.anew))
     result = {"provenance": provenance.of_vms(plan.machine, kernels), **as_json(plan, found)}
-    how = ", random order" * (plan.order == "random") + ", folios one by one" * plan.one_by_one
+    how = f", {plan.order} order" * (plan.order != "up") + ", folios one by one" * plan.one_by_one
     output.write(result)
     if picture:
         plot.steps(result, picture)

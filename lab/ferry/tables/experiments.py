@@ -31,6 +31,18 @@ POSTED_BYTES = 1 << 30
 POSTED_RUNS = 10
 WALL_RUNS = 5
 QUICK_RUNS = 3
+CALLERS_BYTES = 64 << 20
+# Call, order, folio sizes, and how many moves come before the one that is counted. What compaction moves
+# depends on what is free where, which settles after three.
+CALLERS = (
+    ("move_pages", "random", ("4K", "16K", "64K"), 1),
+    ("move_pages", "scattered", ("4K", "16K"), 1),
+    ("promote", "random", ("4K", "64K"), 1),
+    ("promote", "up", ("2M",), 1),
+    ("demote", "random", ("4K", "16K", "64K"), 1),
+    ("demote", "up", ("2M",), 1),
+    ("compact", "up", ("4K",), 3),
+)
 # A second. Each on an even place is left out of a part.
 WRITE_RATES = (0, 1000, 10000, 100000)
 # A move takes a few ms: of 1,000 writes a second it sees a handful.
@@ -174,7 +186,8 @@ def _speed(one: Found) -> float:
 
 
 def _alike(one: Cell, other: Cell) -> bool:
-    return all(getattr(one, name) == getattr(other, name) for name in ("folio", "folios", "write_rate"))
+    names = ("folio", "folios", "write_rate", "caller")
+    return all(getattr(one, name) == getattr(other, name) for name in names)
 
 
 def in_one_batch(folio: str, folios: int) -> int:
@@ -259,6 +272,31 @@ def _write_rates(known: dict[str, Any], scale: Scale) -> list[Cell]:
         for rate in rates
         for each in cells
         for way in (WRITE_WAYS if each.engine == "ferry" else WRITE_WAYS[:1])
+    ]
+
+
+# --- callers ---
+
+
+def _callers(known: dict[str, Any], scale: Scale) -> list[Cell]:
+    """Who moves memory between tiers, and in which order: vanilla, Ferry's kernel, all channels."""
+    engines = (("vanilla", 0), ("none", 0), ("ferry", sensitivity.CHANNELS))
+    callers = CALLERS[:: len(CALLERS) // 2] if scale.quick else CALLERS
+    return [
+        Cell(
+            engine,
+            folio,
+            scale.bytes(CALLERS_BYTES) // parse_size(folio),
+            channels,
+            latency=call == "move_pages",
+            runs=scale.runs(),
+            call=call,
+            order=order,
+            warmup=warmup,
+        )
+        for call, order, folios, warmup in callers
+        for folio in folios
+        for engine, channels in engines
     ]
 
 
@@ -428,6 +466,16 @@ TABLES = {
             lambda known, cell: NOTHING if cell.write_rate else _throughput_published(known, cell),
             note="One thread of SCHED_IDLE writes single words at random. On one CPU it runs when the mover "
             "waits, makes up for what was due meanwhile, and its waits include the mover's turns of the CPU.",
+        ),
+        Table(
+            "callers",
+            "Throughput of those who move memory between tiers, and in random order",
+            "v5",
+            _callers,
+            lambda known, cell: NOTHING,
+            profile="cxl",
+            note="Scattered: in random order, and neighbours' frames do not adjoin. All of what a caller does is "
+            "counted: a promotion with its hint fault, a demotion with reclaim's look at its folio.",
         ),
         Table(
             "v5-batch",

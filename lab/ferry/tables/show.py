@@ -20,6 +20,7 @@ Json = dict[str, Any]
 # Heading and how a cell shows it.
 COLUMNS: tuple[tuple[str, Callable[[Json], str]], ...] = (
     ("folio", lambda cell: report.size(cell["folio_kib"])),
+    ("caller", lambda cell: cell.get("caller", "")),
     ("engine", lambda cell: engine(cell)),
     ("varied", lambda cell: varied(cell)),
     ("writes a second", lambda cell: f"{cell['write_rate']:,}" if "write_rate" in cell else ""),

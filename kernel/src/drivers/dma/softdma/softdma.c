@@ -23,6 +23,7 @@
 #include <linux/nodemask.h>
 #include <linux/pci.h>
 #include <linux/platform_device.h>
+#include <linux/scatterlist.h>
 #include <linux/slab.h>
 #include <linux/uaccess.h>
 #include <linux/wait.h>
@@ -30,10 +31,15 @@
 #include "softdma_params.h"
 #include "../virt-dma.h"
 
+/* @src, @dst and @left are what is to be copied next: of a list, in an entry */
 struct softdma_desc {
 	struct virt_dma_desc vd;
 	dma_addr_t src;
 	dma_addr_t dst;
+	size_t left;
+	struct scatterlist *src_sg;
+	struct scatterlist *dst_sg;
+	unsigned int nents;
 	size_t len;
 	size_t done;
 	ktime_t issued;
@@ -132,6 +138,22 @@ static void softdma_scribble(struct softdma_chan *c, dma_addr_t dst, size_t len)
 	}
 }
 
+/* Go on behind @n bytes; of a list, with the next entry if there is one */
+static void softdma_advance(struct softdma_desc *d, size_t n)
+{
+	WRITE_ONCE(d->done, d->done + n);
+	d->src += n;
+	d->dst += n;
+	d->left -= n;
+	if (d->left || d->done == d->len)
+		return;
+	d->src_sg = sg_next(d->src_sg);
+	d->dst_sg = sg_next(d->dst_sg);
+	d->src = sg_dma_address(d->src_sg);
+	d->dst = sg_dma_address(d->dst_sg);
+	d->left = sg_dma_len(d->src_sg);
+}
+
 static enum dmaengine_tx_result softdma_copy(struct softdma_chan *c,
 					     struct softdma_desc *d)
 {
@@ -142,9 +164,10 @@ static enum dmaengine_tx_result softdma_copy(struct softdma_chan *c,
 	size_t end = fail ? d->len / 2 : d->len;
 
 	while (d->done < end) {
-		void *from = softdma_va(c, d->src + d->done);
-		void *to = softdma_va(c, d->dst + d->done);
-		size_t n = min3(end - d->done, PAGE_SIZE - offset_in_page(from),
+		void *from = softdma_va(c, d->src);
+		void *to = softdma_va(c, d->dst);
+		size_t n = min3(min(end - d->done, d->left),
+				PAGE_SIZE - offset_in_page(from),
 				PAGE_SIZE - offset_in_page(to));
 		size_t left = n;
 
@@ -152,7 +175,7 @@ static enum dmaengine_tx_result softdma_copy(struct softdma_chan *c,
 			return DMA_TRANS_WRITE_FAILED;
 		if (from && !PageHWPoison(virt_to_page(from)))
 			left = copy_mc_to_kernel(to, from, n);
-		WRITE_ONCE(d->done, d->done + n - left);
+		softdma_advance(d, n - left);
 		if (left)
 			return DMA_TRANS_READ_FAILED;
 		cond_resched();
@@ -161,7 +184,7 @@ static enum dmaengine_tx_result softdma_copy(struct softdma_chan *c,
 	}
 	if (!fail)
 		return DMA_TRANS_NOERROR;
-	softdma_scribble(c, d->dst + end, DIV_ROUND_UP(d->len - end, 2));
+	softdma_scribble(c, d->dst, min(d->left, DIV_ROUND_UP(d->len - end, 2)));
 	if (deny)
 		return DMA_TRANS_NOERROR;
 	return fail_write ? DMA_TRANS_WRITE_FAILED : DMA_TRANS_READ_FAILED;
@@ -232,7 +255,7 @@ static void softdma_run(struct softdma_chan *c, struct softdma_desc *d)
 		start = c->busy_until;
 	if (test_bit(SOFTDMA_LATE, &d->faults))
 		start = ktime_add_ms(start, READ_ONCE(softdma_late_ms));
-	end = ktime_add(start, softdma_copy_time(d->len));
+	end = ktime_add(start, softdma_copy_time(d->len, d->nents));
 	c->busy_until = end;
 
 	if (test_bit(SOFTDMA_STALL, &d->faults))
@@ -309,11 +332,8 @@ static bool softdma_pretend_full(struct softdma_chan *c)
 	return true;
 }
 
-static struct dma_async_tx_descriptor *
-softdma_prep_memcpy(struct dma_chan *chan, dma_addr_t dst, dma_addr_t src,
-		    size_t len, unsigned long flags)
+static struct softdma_desc *softdma_prep(struct softdma_chan *c, size_t len)
 {
-	struct softdma_chan *c = to_softdma_chan(chan);
 	struct softdma_desc *d;
 	unsigned int id;
 
@@ -326,13 +346,52 @@ softdma_prep_memcpy(struct dma_chan *chan, dma_addr_t dst, dma_addr_t src,
 		return NULL;
 
 	memset(d, 0, sizeof(*d));
-	d->src = src;
-	d->dst = dst;
 	d->len = len;
 	for (id = SOFTDMA_READ_ERROR; id <= SOFTDMA_LATE; id++)
 		if (softdma_inject(id))
 			__set_bit(id, &d->faults);
 	d->stall_epoch = softdma_stall_now();
+	return d;
+}
+
+static struct dma_async_tx_descriptor *
+softdma_prep_memcpy(struct dma_chan *chan, dma_addr_t dst, dma_addr_t src,
+		    size_t len, unsigned long flags)
+{
+	struct softdma_chan *c = to_softdma_chan(chan);
+	struct softdma_desc *d = softdma_prep(c, len);
+
+	if (!d)
+		return NULL;
+	d->src = src;
+	d->dst = dst;
+	d->left = len;
+	d->nents = 1;
+	return vchan_tx_prep(&c->vc, &d->vd, flags);
+}
+
+static struct dma_async_tx_descriptor *
+softdma_prep_memcpy_sg(struct dma_chan *chan, struct scatterlist *dst,
+		       struct scatterlist *src, unsigned int nents,
+		       unsigned long flags)
+{
+	struct softdma_chan *c = to_softdma_chan(chan);
+	struct softdma_desc *d;
+	struct scatterlist *sg;
+	size_t len = 0;
+	unsigned int i;
+
+	for_each_sg(src, sg, nents, i)
+		len += sg_dma_len(sg);
+	d = softdma_prep(c, len);
+	if (!d)
+		return NULL;
+	d->src_sg = src;
+	d->dst_sg = dst;
+	d->src = sg_dma_address(src);
+	d->dst = sg_dma_address(dst);
+	d->left = sg_dma_len(src);
+	d->nents = nents;
 	return vchan_tx_prep(&c->vc, &d->vd, flags);
 }
 
@@ -509,6 +568,10 @@ static int softdma_attach(struct device *dev, const struct softdma_config *confi
 	sd->ddev.reports_errors = config->reports_errors;
 	if (config->private)
 		dma_cap_set(DMA_PRIVATE, sd->ddev.cap_mask);
+	if (config->lists) {
+		sd->ddev.device_prep_dma_memcpy_sg = softdma_prep_memcpy_sg;
+		dma_cap_set(DMA_MEMCPY_SG, sd->ddev.cap_mask);
+	}
 	softdma_declare_order(sd);
 
 	err = dma_async_device_register(&sd->ddev);

@@ -40,6 +40,7 @@ struct softdma_config {
 	unsigned int ring;
 	bool private;
 	bool reports_errors;
+	bool lists;
 };
 
 static struct softdma_config softdma_config = {
@@ -47,6 +48,7 @@ static struct softdma_config softdma_config = {
 	.ring = 64,
 	.private = true,
 	.reports_errors = true,
+	.lists = true,
 };
 module_param_named(channels, softdma_config.channels, uint, 0444);
 MODULE_PARM_DESC(channels, "channels per device, 1 to 64 (default 4)");
@@ -56,6 +58,8 @@ module_param_named(private, softdma_config.private, bool, 0444);
 MODULE_PARM_DESC(private, "private channels, to be requested one by one; else public ones (default Y)");
 module_param_named(reports_errors, softdma_config.reports_errors, bool, 0444);
 MODULE_PARM_DESC(reports_errors, "say what is true, that clients can rely on each result (default Y)");
+module_param_named(lists, softdma_config.lists, bool, 0444);
+MODULE_PARM_DESC(lists, "copy several buffers by one descriptor, if asked to (default Y)");
 
 static bool softdma_per_node;
 module_param_named(per_node, softdma_per_node, bool, 0444);
@@ -67,13 +71,13 @@ MODULE_PARM_DESC(mbps, "modelled bandwidth of a channel in 10^6 bytes per second
 
 static unsigned int softdma_latency_ns;
 module_param_named(latency_ns, softdma_latency_ns, uint, 0644);
-MODULE_PARM_DESC(latency_ns, "modelled time per descriptor in nanoseconds, added to that of its bytes (default 0)");
+MODULE_PARM_DESC(latency_ns, "modelled time per descriptor in nanoseconds, for each of its buffers, added to that of its bytes (default 0)");
 
 /* How long a copy takes, be the CPU ever so fast */
-static ktime_t softdma_copy_time(size_t len)
+static ktime_t softdma_copy_time(size_t len, unsigned int buffers)
 {
 	unsigned int mbps = READ_ONCE(softdma_mbps);
-	u64 ns = READ_ONCE(softdma_latency_ns);
+	u64 ns = (u64)READ_ONCE(softdma_latency_ns) * buffers;
 
 	if (mbps)
 		ns += div_u64((u64)len * 1000, mbps);

@@ -100,6 +100,7 @@ static int softdma_test_init(struct kunit *test)
 		.channels = 2,
 		.ring = SOFTDMA_TEST_RING,
 		.private = true,
+		.lists = true,
 	};
 	struct softdma_test *t;
 	size_t i;
@@ -180,23 +181,27 @@ softdma_test_prep(struct softdma_test *t, size_t dst, size_t src, size_t len)
 					 DMA_PREP_INTERRUPT | DMA_CTRL_ACK);
 }
 
-static void softdma_test_submit(struct kunit *test,
-				struct softdma_test_copy *copy, size_t dst,
-				size_t src, size_t len)
+static void softdma_test_submit_tx(struct kunit *test,
+				   struct softdma_test_copy *copy,
+				   struct dma_async_tx_descriptor *tx)
 {
-	struct softdma_test *t = test->priv;
-	struct dma_async_tx_descriptor *tx;
-
-	copy->t = t;
+	KUNIT_ASSERT_NOT_NULL(test, tx);
+	copy->t = test->priv;
 	copy->turn = 0;
 	copy->result.result = DMA_TRANS_ABORTED;
 	init_completion(&copy->done);
-	tx = softdma_test_prep(t, dst, src, len);
-	KUNIT_ASSERT_NOT_NULL(test, tx);
 	tx->callback_result = softdma_test_callback;
 	tx->callback_param = copy;
 	copy->cookie = dmaengine_submit(tx);
 	KUNIT_ASSERT_FALSE(test, dma_submit_error(copy->cookie));
+}
+
+static void softdma_test_submit(struct kunit *test,
+				struct softdma_test_copy *copy, size_t dst,
+				size_t src, size_t len)
+{
+	softdma_test_submit_tx(test, copy,
+			       softdma_test_prep(test->priv, dst, src, len));
 }
 
 static void softdma_test_wait(struct kunit *test,
@@ -251,6 +256,92 @@ static void copies_every_byte_and_nothing_else(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, DMA_TRANS_NOERROR, copy.result.result);
 	KUNIT_EXPECT_EQ(test, 0, copy.result.residue);
 	softdma_test_expect(test, 11, 5, len);
+}
+
+#define SOFTDMA_TEST_ENTRIES	4
+
+struct softdma_test_list {
+	struct scatterlist src[SOFTDMA_TEST_ENTRIES];
+	struct scatterlist dst[SOFTDMA_TEST_ENTRIES];
+};
+
+static size_t softdma_test_list_src(int i)
+{
+	return (SOFTDMA_TEST_ENTRIES - 1 - i) * SZ_32K + 5;
+}
+
+static size_t softdma_test_list_len(int i)
+{
+	return SZ_8K + 1000 * i;
+}
+
+/* The last of the source goes to the beginning. Return: how many bytes */
+static size_t softdma_test_submit_list(struct kunit *test,
+				       struct softdma_test_copy *copy)
+{
+	struct softdma_test_list *list;
+	struct softdma_test *t = test->priv;
+	size_t len = 0;
+	int i;
+
+	list = kunit_kzalloc(test, sizeof(*list), GFP_KERNEL);
+	KUNIT_ASSERT_NOT_NULL(test, list);
+	sg_init_table(list->src, SOFTDMA_TEST_ENTRIES);
+	sg_init_table(list->dst, SOFTDMA_TEST_ENTRIES);
+	for (i = 0; i < SOFTDMA_TEST_ENTRIES; i++) {
+		sg_dma_address(&list->src[i]) = t->src_dma +
+						softdma_test_list_src(i);
+		sg_dma_address(&list->dst[i]) = t->dst_dma + i * SZ_32K;
+		sg_dma_len(&list->src[i]) = softdma_test_list_len(i);
+		sg_dma_len(&list->dst[i]) = softdma_test_list_len(i);
+		len += softdma_test_list_len(i);
+	}
+	softdma_test_submit_tx(test, copy,
+			       dmaengine_prep_dma_memcpy_sg(t->chan, list->dst,
+							    list->src,
+							    SOFTDMA_TEST_ENTRIES,
+							    DMA_CTRL_ACK));
+	return len;
+}
+
+static void list_is_copied_entry_by_entry(struct kunit *test)
+{
+	struct softdma_test *t = test->priv;
+	struct softdma_test_copy copy;
+	size_t len, at;
+	int i;
+
+	softdma_test_submit_list(test, &copy);
+	dma_async_issue_pending(t->chan);
+	softdma_test_wait(test, &copy);
+	KUNIT_EXPECT_EQ(test, DMA_TRANS_NOERROR, copy.result.result);
+	KUNIT_EXPECT_EQ(test, 0, copy.result.residue);
+	KUNIT_EXPECT_EQ(test, 1, atomic_read(&t->calls));
+	for (i = 0; i < SOFTDMA_TEST_ENTRIES; i++) {
+		len = softdma_test_list_len(i);
+		KUNIT_EXPECT_MEMEQ(test, t->dst + i * SZ_32K,
+				   t->src + softdma_test_list_src(i), len);
+		for (at = i * SZ_32K + len; at < (i + 1) * SZ_32K; at++)
+			if (t->dst[at] != softdma_test_dst_byte(at))
+				break;
+		KUNIT_EXPECT_EQ(test, (i + 1) * SZ_32K, at);
+	}
+}
+
+static void list_that_fails_half_way_says_so(struct kunit *test)
+{
+	struct softdma_test *t = test->priv;
+	struct softdma_test_copy copy;
+	size_t len;
+
+	softdma_test_fault(SOFTDMA_READ_ERROR, 1);
+	len = softdma_test_submit_list(test, &copy);
+	dma_async_issue_pending(t->chan);
+	softdma_test_wait(test, &copy);
+	KUNIT_EXPECT_EQ(test, DMA_TRANS_READ_FAILED, copy.result.result);
+	KUNIT_EXPECT_EQ(test, len - len / 2, copy.result.residue);
+	KUNIT_EXPECT_MEMEQ(test, t->dst, t->src + softdma_test_list_src(0),
+			   softdma_test_list_len(0));
 }
 
 static void nothing_happens_before_issue_pending(struct kunit *test)
@@ -590,6 +681,8 @@ static void channel_is_released_under_a_stalled_copy(struct kunit *test)
 static struct kunit_case softdma_test_cases[] = {
 	KUNIT_CASE_PARAM(copies_every_byte_and_nothing_else,
 			 softdma_test_len_gen_params),
+	KUNIT_CASE(list_is_copied_entry_by_entry),
+	KUNIT_CASE(list_that_fails_half_way_says_so),
 	KUNIT_CASE(nothing_happens_before_issue_pending),
 	KUNIT_CASE(completions_are_in_order),
 	KUNIT_CASE(bandwidth_and_latency_are_modelled),

@@ -125,7 +125,7 @@ static bool dcbm_probe_is_good(struct dcbm_part *part)
 }
 
 /* Those that have a page among @nr from @pfn on */
-static void dcbm_get_folios(unsigned long pfn, unsigned long nr)
+void dcbm_get_folios(unsigned long pfn, unsigned long nr)
 {
 	unsigned long end = pfn + nr;
 	struct folio *folio;
@@ -136,7 +136,7 @@ static void dcbm_get_folios(unsigned long pfn, unsigned long nr)
 	}
 }
 
-static void dcbm_put_folios(unsigned long pfn, unsigned long nr)
+void dcbm_put_folios(unsigned long pfn, unsigned long nr)
 {
 	unsigned long end = pfn + nr;
 	struct folio *folio;
@@ -302,14 +302,20 @@ static void dcbm_callback(void *param, const struct dmaengine_result *result)
 /* Called with the channel's submit_lock held */
 static struct dma_async_tx_descriptor *dcbm_prepare(struct dcbm_part *part)
 {
+	unsigned long flags = DMA_PREP_INTERRUPT | DMA_CTRL_ACK;
 	struct dcbm_part *owner = part->owner;
 	size_t offset = (part->src - owner->src) << PAGE_SHIFT;
+	struct dma_chan *chan = part->chan->chan;
+	struct dcbm_scatter *s = part->scatter;
 	struct dma_async_tx_descriptor *tx;
 
-	tx = dmaengine_prep_dma_memcpy(part->chan->chan,
-				       owner->dst_dma + offset,
-				       owner->src_dma + offset, part->len,
-				       DMA_PREP_INTERRUPT | DMA_CTRL_ACK);
+	if (s && s->listed)
+		tx = dmaengine_prep_dma_memcpy_sg(chan, s->dst, s->src, s->nr,
+						  flags);
+	else
+		tx = dmaengine_prep_dma_memcpy(chan, owner->dst_dma + offset,
+					       owner->src_dma + offset,
+					       part->len, flags);
 	if (!tx)
 		return NULL;
 	tx->callback_result = dcbm_callback;

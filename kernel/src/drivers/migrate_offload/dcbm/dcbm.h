@@ -5,7 +5,7 @@
  * providers.c	whose channels may be used
  * channels.c	takes and releases channels, chooses among them, retires bad ones
  * runs.c	small folios that adjoin each other make one part
- * scatter.c	behind an IOMMU those that do not adjoin do so, too
+ * scatter.c	so do those that do not adjoin, if the device can have it
  * copy.c	the life of a part: map, prepare, submit, complete, abandon
  * main.c	migrator, parameters, watchdog, module
  */
@@ -37,7 +37,7 @@
 
 /*
  * So much in a row goes to one channel: small folios share an interrupt, and a
- * descriptor if they adjoin. With more, those that are unmapped for their copy would
+ * descriptor if they may. With more, those that are unmapped for their copy would
  * be so for longer, and little would be saved.
  */
 static inline size_t dcbm_run_bytes(const struct migrate_copy *copy)
@@ -48,15 +48,17 @@ static inline size_t dcbm_run_bytes(const struct migrate_copy *copy)
 struct dcbm_chan;
 
 /**
- * struct dcbm_scatter - folios of a part, which are one range to a device only
+ * struct dcbm_scatter - the folios of a part, which do not all adjoin
  * @node: in the channel's list, if no part has it
- * @nr: how many folios
+ * @nr: how many entries; folios that adjoin each other share one
+ * @listed: the device gets the lists; else they are one range to it
  * @src: to be copied
  * @dst: to be written to
  */
 struct dcbm_scatter {
 	struct list_head node;
 	unsigned int nr;
+	bool listed;
 	struct scatterlist src[DCBM_RUN_FOLIOS];
 	struct scatterlist dst[DCBM_RUN_FOLIOS];
 };
@@ -138,7 +140,7 @@ enum dcbm_state {
  * @submitted: counts descriptors that the channel took
  * @completed: counts those that it copied
  * @errors: counts those that ended without having been copied
- * @tables: all there are; NULL without an IOMMU
+ * @tables: all there are; NULL if folios must adjoin
  * @parts: as many as may be in flight
  */
 struct dcbm_chan {
@@ -213,6 +215,8 @@ void dcbm_poll(struct dcbm_chan *c);
 void dcbm_renew(struct dcbm_chan *c);
 int dcbm_channels_show(struct seq_file *m, void *unused);
 
+bool dcbm_adjoin(unsigned long *src, unsigned long *dst, size_t len,
+		 const struct migrate_copy *copy);
 bool dcbm_append(struct dcbm_part *part, struct migrate_copy *copy);
 int dcbm_submit_small(struct migrate_copy *copy);
 void dcbm_issue(struct dcbm_chan *c);
@@ -227,6 +231,8 @@ void dcbm_unmap_scatter(struct dcbm_part *part);
 void dcbm_scatter_get_folios(struct dcbm_scatter *s);
 void dcbm_scatter_put_folios(struct dcbm_scatter *s);
 
+void dcbm_get_folios(unsigned long pfn, unsigned long nr);
+void dcbm_put_folios(unsigned long pfn, unsigned long nr);
 void dcbm_fill(struct dcbm_part *part, struct migrate_copy *copy, size_t start,
 	       size_t len);
 void dcbm_send(struct dcbm_part *part);

@@ -5,7 +5,7 @@
  * To map, prepare, submit and end a part costs the CPU nearly as much as to copy
  * 4 KiB. So a small folio waits in an open part of its channel, until the next
  * issue at the latest: if the folio after it lies beside it, in the old place
- * and in the new one alike, one descriptor copies both; behind an IOMMU it may
+ * and in the new one alike, one descriptor copies both. With most engines it may
  * lie anywhere (scatter.c). Little is lost by the wait: most channels do not
  * begin before they are told to.
  *
@@ -58,19 +58,29 @@ static void dcbm_run_begin(struct dcbm_chan *c, int node,
 	WRITE_ONCE(run->left, left);
 }
 
-/* Return: false unless the folio lies beside the part's, on the same side twice */
-static bool dcbm_adjoin(struct dcbm_part *part, struct migrate_copy *copy)
+/**
+ * dcbm_adjoin - do a folio's old and new place lie beside those of others?
+ * @src: the first page frame that they are copied from; falls if the folio lies
+ *	before them
+ * @dst: the first that they are copied to, and likewise
+ * @len: how many bytes they have
+ * @copy: of the folio
+ *
+ * Return: true if it lies beside them in both places, and on the same side.
+ */
+bool dcbm_adjoin(unsigned long *src, unsigned long *dst, size_t len,
+		 const struct migrate_copy *copy)
 {
-	unsigned long src = folio_pfn(copy->src), dst = folio_pfn(copy->dst);
+	unsigned long from = folio_pfn(copy->src), to = folio_pfn(copy->dst);
 
-	if (src - part->src != dst - part->dst)
+	if (from - *src != to - *dst)
 		return false;
-	if (src + folio_nr_pages(copy->src) == part->src) {
-		part->src = src;
-		part->dst = dst;
+	if (from + folio_nr_pages(copy->src) == *src) {
+		*src = from;
+		*dst = to;
 		return true;
 	}
-	return src == part->src + (part->len >> PAGE_SHIFT);
+	return from == *src + (len >> PAGE_SHIFT);
 }
 
 /**
@@ -89,7 +99,8 @@ bool dcbm_append(struct dcbm_part *part, struct migrate_copy *copy)
 	if (part->len + size > min(part->limit, dcbm_run_bytes(copy)) ||
 	    part->nr_copies == DCBM_RUN_FOLIOS)
 		return false;
-	if (!part->scatter && !dcbm_adjoin(part, copy)) {
+	if (!part->scatter &&
+	    !dcbm_adjoin(&part->src, &part->dst, part->len, copy)) {
 		part->scatter = dcbm_get_scatter(part->chan);
 		if (!part->scatter)
 			return false;

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * dcbm: small folios anywhere in memory make one part, if an IOMMU is there
+ * dcbm: small folios anywhere in memory make one part
  *
- * Folios that adjoin each other share a descriptor (runs.c). To a device behind
- * an IOMMU any folios can be shown as one range of addresses: then they need
- * not adjoin, and are mapped, copied, unmapped and flushed from the IOTLB at
+ * Folios that adjoin each other share a descriptor (runs.c). Others can do so in
+ * two ways. To a device behind an IOMMU any folios can be shown as one range of
+ * addresses: they are mapped, copied, unmapped and flushed from the IOTLB at
  * once. Their order is the same in both ranges, and does not matter otherwise.
+ * Without that, a driver that takes lists is given one of old and one of new
+ * places. If one entry is not copied, the CPU copies all folios of the part.
  *
  * A part that has such folios holds one of its channel's few tables of them.
- * Where there is no IOMMU, there are no tables.
  */
 #include <linux/dma-mapping.h>
 #include <linux/slab.h>
@@ -26,18 +27,26 @@ static bool dcbm_merges_pages(struct device *dev)
 	return boundary && !(boundary & PAGE_MASK);
 }
 
+static bool dcbm_takes_lists(struct dcbm_chan *c)
+{
+	return dma_has_cap(DMA_MEMCPY_SG, c->chan->device->cap_mask);
+}
+
 /* Without memory for it, folios that do not adjoin are copied one by one */
 void dcbm_add_scatters(struct dcbm_chan *c)
 {
 	unsigned int i;
 
 	INIT_LIST_HEAD(&c->scatters);
-	if (!dcbm_merges_pages(c->dev))
+	if (!dcbm_merges_pages(c->dev) && !dcbm_takes_lists(c))
 		return;
 	c->tables = kvcalloc_node(DCBM_NR_SCATTERS, sizeof(*c->tables),
 				  GFP_KERNEL, c->node);
-	for (i = 0; c->tables && i < DCBM_NR_SCATTERS; i++)
+	for (i = 0; c->tables && i < DCBM_NR_SCATTERS; i++) {
+		sg_init_table(c->tables[i].src, DCBM_RUN_FOLIOS);
+		sg_init_table(c->tables[i].dst, DCBM_RUN_FOLIOS);
 		list_add_tail(&c->tables[i].node, &c->scatters);
+	}
 }
 
 void dcbm_remove_scatters(struct dcbm_chan *c)
@@ -69,34 +78,59 @@ void dcbm_put_scatter(struct dcbm_part *part)
 	part->scatter = NULL;
 }
 
-/* Return: where the range begins; DMA_MAPPING_ERROR if it is none */
-static dma_addr_t dcbm_map_range(struct device *dev, struct scatterlist *list,
-				 unsigned int nr, size_t len,
-				 enum dma_data_direction dir)
+static void dcbm_add_entry(struct dcbm_scatter *s, unsigned long src,
+			   unsigned long dst, size_t len)
 {
-	dma_addr_t start, end;
-	struct scatterlist *sg;
-	int nr_mapped, i;
+	sg_set_page(&s->src[s->nr], pfn_to_page(src), len, 0);
+	sg_set_page(&s->dst[s->nr], pfn_to_page(dst), len, 0);
+	s->nr++;
+}
 
-	nr_mapped = dma_map_sg(dev, list, nr, dir);
-	if (!nr_mapped)
-		return DMA_MAPPING_ERROR;
-	start = sg_dma_address(list);
-	end = start;
+static void dcbm_fill_scatter(struct dcbm_part *part)
+{
+	size_t most = dma_get_max_seg_size(part->chan->dev), len = 0;
+	struct dcbm_scatter *s = part->scatter;
+	unsigned long src = 0, dst = 0;
+	unsigned int i;
+
+	s->nr = 0;
+	for (i = 0; i < part->nr_copies; i++) {
+		struct migrate_copy *copy = part->copies[i];
+		size_t size = folio_size(copy->src);
+
+		if (!len || len + size > most ||
+		    !dcbm_adjoin(&src, &dst, len, copy)) {
+			if (len)
+				dcbm_add_entry(s, src, dst, len);
+			src = folio_pfn(copy->src);
+			dst = folio_pfn(copy->dst);
+			len = 0;
+		}
+		len += size;
+	}
+	dcbm_add_entry(s, src, dst, len);
+}
+
+/* Return: where the range begins; DMA_MAPPING_ERROR if it is none */
+static dma_addr_t dcbm_range(struct scatterlist *list, int nr_mapped,
+			     size_t len)
+{
+	dma_addr_t start = sg_dma_address(list), end = start;
+	struct scatterlist *sg;
+	int i;
+
 	/* It may be in several segments, for a size that nothing here minds */
 	for_each_sg(list, sg, nr_mapped, i) {
 		if (sg_dma_address(sg) != end)
 			break;
 		end += sg_dma_len(sg);
 	}
-	if (end == start + len)
-		return start;
-	dma_unmap_sg(dev, list, nr, dir);
-	return DMA_MAPPING_ERROR;
+	return end == start + len ? start : DMA_MAPPING_ERROR;
 }
 
 /**
- * dcbm_map_scatter - map what a part copies, as one range in each place
+ * dcbm_map_scatter - map what a part copies, as one range in each place or as
+ *	two lists
  * @part: with a table, which is filled here
  *
  * Context: the channel's submit_lock is held.
@@ -106,29 +140,27 @@ int dcbm_map_scatter(struct dcbm_part *part)
 {
 	struct device *dev = part->chan->dev;
 	struct dcbm_scatter *s = part->scatter;
-	unsigned int i;
+	int nr_src, nr_dst;
 
-	s->nr = part->nr_copies;
-	sg_init_table(s->src, s->nr);
-	sg_init_table(s->dst, s->nr);
-	for (i = 0; i < s->nr; i++) {
-		struct migrate_copy *copy = part->copies[i];
-		size_t size = folio_size(copy->src);
-
-		sg_set_folio(&s->src[i], copy->src, size, 0);
-		sg_set_folio(&s->dst[i], copy->dst, size, 0);
-	}
-	part->src_dma = dcbm_map_range(dev, s->src, s->nr, part->len,
-				       DMA_TO_DEVICE);
-	if (part->src_dma == DMA_MAPPING_ERROR)
+	dcbm_fill_scatter(part);
+	nr_src = dma_map_sg(dev, s->src, s->nr, DMA_TO_DEVICE);
+	if (!nr_src)
 		return -EIO;
-	part->dst_dma = dcbm_map_range(dev, s->dst, s->nr, part->len,
-				       DMA_FROM_DEVICE);
-	if (part->dst_dma == DMA_MAPPING_ERROR) {
-		dma_unmap_sg(dev, s->src, s->nr, DMA_TO_DEVICE);
-		return -EIO;
-	}
-	return 0;
+	nr_dst = dma_map_sg(dev, s->dst, s->nr, DMA_FROM_DEVICE);
+	if (!nr_dst)
+		goto unmap;
+	part->src_dma = dcbm_range(s->src, nr_src, part->len);
+	part->dst_dma = dcbm_range(s->dst, nr_dst, part->len);
+	s->listed = part->src_dma == DMA_MAPPING_ERROR ||
+		    part->dst_dma == DMA_MAPPING_ERROR;
+	/* Entries of which some are merged are no longer the same in both */
+	if (!s->listed || (dcbm_takes_lists(part->chan) && nr_src == s->nr &&
+			   nr_dst == s->nr))
+		return 0;
+	dma_unmap_sg(dev, s->dst, s->nr, DMA_FROM_DEVICE);
+unmap:
+	dma_unmap_sg(dev, s->src, s->nr, DMA_TO_DEVICE);
+	return -EIO;
 }
 
 void dcbm_unmap_scatter(struct dcbm_part *part)
@@ -143,20 +175,22 @@ void dcbm_unmap_scatter(struct dcbm_part *part)
 /* The part's copies may be gone: its table knows the folios */
 void dcbm_scatter_get_folios(struct dcbm_scatter *s)
 {
-	unsigned int i;
+	unsigned int i, nr;
 
 	for (i = 0; i < s->nr; i++) {
-		folio_get(page_folio(sg_page(&s->src[i])));
-		folio_get(page_folio(sg_page(&s->dst[i])));
+		nr = s->src[i].length >> PAGE_SHIFT;
+		dcbm_get_folios(page_to_pfn(sg_page(&s->src[i])), nr);
+		dcbm_get_folios(page_to_pfn(sg_page(&s->dst[i])), nr);
 	}
 }
 
 void dcbm_scatter_put_folios(struct dcbm_scatter *s)
 {
-	unsigned int i;
+	unsigned int i, nr;
 
 	for (i = 0; i < s->nr; i++) {
-		folio_put(page_folio(sg_page(&s->src[i])));
-		folio_put(page_folio(sg_page(&s->dst[i])));
+		nr = s->src[i].length >> PAGE_SHIFT;
+		dcbm_put_folios(page_to_pfn(sg_page(&s->src[i])), nr);
+		dcbm_put_folios(page_to_pfn(sg_page(&s->dst[i])), nr);
 	}
 }

@@ -10,10 +10,13 @@
 #include "../kselftest_harness.h"
 
 #include <err.h>
+#include <linux/mempolicy.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
+#include <sys/syscall.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "dcbm.h"
 #include "offload.h"
@@ -34,14 +37,15 @@ struct fault {
 	unsigned int every;
 };
 
-static const char *set_up(struct region *r, int nodes[2], size_t folio,
-			  const char *dcbm_params)
+static const char *set_up_on(struct region *r, int nodes[2], size_t folio,
+			     const char *softdma_params,
+			     const char *dcbm_params)
 {
 	const char *why;
 
 	if (!nodes_find(nodes))
 		return "one node with memory only";
-	why = offload_use_dcbm("channels=4 ring=64", dcbm_params);
+	why = offload_use_dcbm(softdma_params, dcbm_params);
 	if (why)
 		return why;
 	offload_set("reasons", "syscall_or_cpuset");
@@ -49,6 +53,12 @@ static const char *set_up(struct region *r, int nodes[2], size_t folio,
 	offload_set("window_pages", "%d", folio == PAGE ? 64 : 1024);
 	offload_set("chunk_pages", "32");
 	return region_create(r, ANON, folio, SIZE, nodes[0]);
+}
+
+static const char *set_up(struct region *r, int nodes[2], size_t folio,
+			  const char *dcbm_params)
+{
+	return set_up_on(r, nodes, folio, "channels=4 ring=64", dcbm_params);
 }
 
 static void tear_down(void)
@@ -73,6 +83,7 @@ FIXTURE_VARIANT(passing)
 	struct fault faults[6];	/* the last one has no name */
 	bool errors;		/* fallback_error grows */
 	bool busy;		/* fallback_busy grows */
+	bool halves;		/* every other move is of two halves */
 };
 
 #define VARIANTS(_name, _errors, _busy, ...)				\
@@ -99,10 +110,49 @@ VARIANTS(ring_full, false, false, { "ring_full", 5 });
 VARIANTS(all_at_once, true, false, { "read_error", 7 }, { "write_error", 5 },
 	 { "late", 11 }, { "swap", 2 }, { "prep_null", 13 });
 
+/* Frames do not adjoin: what shares a descriptor is in a list */
+#define LISTED(_name, _errors, ...)					\
+FIXTURE_VARIANT_ADD(passing, _name##_listed) {				\
+	.folio = PAGE, .errors = _errors, .halves = true,		\
+	.faults = { __VA_ARGS__ },					\
+}
+
+LISTED(read_error, true, { "read_error", 3 });
+LISTED(residue, true, { "residue", 3 });
+LISTED(prep_null, false, { "prep_null", 3 });
+LISTED(all_at_once, true, { "read_error", 7 }, { "write_error", 5 },
+       { "late", 11 }, { "swap", 2 }, { "prep_null", 13 });
+
+/*
+ * Every second page, and then the others: they do not adjoin where they come from.
+ * When all are moved together again, in order of addresses, they do not either.
+ */
+static long move_halves(const struct region *r, int to)
+{
+	static void *pages[SIZE / PAGE / 2];
+	static int nodes[SIZE / PAGE / 2], status[SIZE / PAGE / 2];
+	size_t nr = SIZE / PAGE / 2;
+
+	for (size_t half = 0; half < 2; half++) {
+		for (size_t i = 0; i < nr; i++) {
+			pages[i] = r->addr + (2 * i + half) * PAGE;
+			nodes[i] = to;
+		}
+		if (syscall(SYS_move_pages, 0, nr, pages, nodes, status,
+			    MPOL_MF_MOVE) < 0)
+			return -errno;
+	}
+	return region_pages_off(r, to);
+}
+
 FIXTURE_SETUP(passing)
 {
-	const char *why = set_up(&self->region, self->nodes, variant->folio,
-				 "timeout_ms=60000 max_errors=1000000");
+	/* A list is a chunk: two are behind each other on one channel */
+	const char *softdma = variant->halves ? "channels=1 ring=64" :
+			      "channels=4 ring=64 lists=0";
+	const char *why = set_up_on(&self->region, self->nodes, variant->folio,
+				    softdma,
+				    "timeout_ms=60000 max_errors=1000000");
 
 	if (why)
 		SKIP(return, "%s", why);
@@ -152,9 +202,11 @@ TEST_F_TIMEOUT(passing, every_byte_moves_and_every_folio_is_counted, 60)
 	for (f = variant->faults; f->name; f++)
 		inject(f->name, f->every);
 	for (int i = 0; i < MOVES; i++) {
-		EXPECT_EQ(0, region_move(&self->region, MOVE_PAGES,
-					 self->nodes[i % 2],
-					 self->nodes[!(i % 2)]));
+		int from = self->nodes[i % 2], to = self->nodes[!(i % 2)];
+
+		EXPECT_EQ(0, variant->halves && !(i % 2) ?
+			  move_halves(&self->region, to) :
+			  region_move(&self->region, MOVE_PAGES, from, to));
 		EXPECT_EQ(0, region_wrong_words(&self->region));
 	}
 	grew = offload_stats(&before);
@@ -182,7 +234,7 @@ TEST(small_folios_that_adjoin_share_a_descriptor)
 	int nodes[2];
 	const char *why;
 
-	why = set_up(&r, nodes, PAGE, "");
+	why = set_up_on(&r, nodes, PAGE, "channels=4 ring=64 lists=0", "");
 	if (why)
 		SKIP(return, "%s", why);
 	frames_of(&r, from);
@@ -200,6 +252,23 @@ TEST(small_folios_that_adjoin_share_a_descriptor)
 	tear_down();
 	if (pairs < pages / 4)
 		SKIP(return, "memory is too fragmented for most to adjoin");
+}
+
+TEST(small_folios_that_do_not_adjoin_share_one_as_well)
+{
+	long pages = SIZE / PAGE;
+	struct region r;
+	int nodes[2];
+	const char *why;
+
+	why = set_up(&r, nodes, PAGE, "");
+	if (why)
+		SKIP(return, "%s", why);
+	EXPECT_EQ(0, move_halves(&r, nodes[1]));
+	EXPECT_GE(2 * pages / PART_FOLIOS + pages / 16, channels().submitted);
+	EXPECT_LE(pages / PART_FOLIOS, channels().submitted);
+	EXPECT_EQ(0, region_wrong_words(&r));
+	tear_down();
 }
 
 /* How many folios a migrator has copied */

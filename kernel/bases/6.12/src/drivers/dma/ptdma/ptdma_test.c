@@ -469,6 +469,101 @@ static void terminated_group_is_waited_for(struct kunit *test)
 	KUNIT_EXPECT_TRUE(test, pt_test_target_is(t, PT_TEST_SOURCE));
 }
 
+struct pt_test_list {
+	struct scatterlist src[PT_TEST_GROUP];
+	struct scatterlist dst[PT_TEST_GROUP];
+};
+
+/* Where in the source is what goes to place @i of the target? */
+static size_t pt_test_from(int i)
+{
+	return i * 37 % PT_TEST_GROUP * SZ_512;
+}
+
+/* One descriptor for a group of small copies that do not adjoin each other */
+static void pt_test_submit_list(struct kunit *test, struct pt_test *t, int empty)
+{
+	struct dma_async_tx_descriptor *tx;
+	struct pt_test_list *list;
+	int i;
+
+	if (!dma_has_cap(DMA_MEMCPY_SG, t->chan->device->cap_mask))
+		kunit_skip(test, "the driver does not copy several by one descriptor");
+	list = kunit_kzalloc(test, sizeof(*list), GFP_KERNEL);
+	KUNIT_ASSERT_NOT_NULL(test, list);
+	sg_init_table(list->src, PT_TEST_GROUP);
+	sg_init_table(list->dst, PT_TEST_GROUP);
+	for (i = 0; i < PT_TEST_GROUP; i++) {
+		memset(t->src + pt_test_from(i), i, SZ_512);
+		sg_dma_address(&list->src[i]) = t->src_dma + pt_test_from(i);
+		sg_dma_address(&list->dst[i]) = t->dst_dma + i * SZ_512;
+		sg_dma_len(&list->src[i]) = i == empty ? 0 : SZ_512;
+		sg_dma_len(&list->dst[i]) = sg_dma_len(&list->src[i]);
+	}
+	tx = dmaengine_prep_dma_memcpy_sg(t->chan, list->dst, list->src,
+					  PT_TEST_GROUP,
+					  DMA_PREP_INTERRUPT | DMA_CTRL_ACK);
+	KUNIT_ASSERT_NOT_NULL(test, tx);
+	tx->callback_result = pt_test_callback;
+	tx->callback_param = t;
+	dmaengine_submit(tx);
+	dma_async_issue_pending(t->chan);
+}
+
+static void pt_test_copy_list(struct kunit *test, struct pt_test *t)
+{
+	int i;
+
+	pt_test_submit_list(test, t, -1);
+	KUNIT_ASSERT_TRUE(test, wait_for_completion_timeout(&t->done,
+							    PT_TEST_WAIT));
+	KUNIT_EXPECT_EQ(test, DMA_TRANS_NOERROR, t->result);
+	for (i = 0; i < PT_TEST_GROUP; i++)
+		KUNIT_EXPECT_NULL(test, memchr_inv(t->dst + i * SZ_512, i,
+						   SZ_512));
+}
+
+static void list_ends_once_when_all_is_copied(struct kunit *test)
+{
+	struct pt_test *t = pt_test_take(test, good);
+
+	pt_test_copy_list(test, t);
+	KUNIT_EXPECT_EQ(test, 1, atomic_read(&t->callbacks));
+}
+
+/* The first, one that goes to the ring after others are done, and the last */
+static void list_with_a_bad_copy_fails(struct kunit *test)
+{
+	static const int bad[] = { 0, PT_TEST_BAD, PT_TEST_GROUP - 1 };
+	struct pt_test *t = pt_test_take(test, good);
+	int i;
+
+	for (i = 0; i < ARRAY_SIZE(bad); i++) {
+		pt_test_submit_list(test, t, bad[i]);
+		KUNIT_ASSERT_TRUE(test, wait_for_completion_timeout(&t->done,
+								    PT_TEST_WAIT));
+		KUNIT_EXPECT_NE(test, DMA_TRANS_NOERROR, t->result);
+		KUNIT_EXPECT_EQ(test, 2 * i + 1, atomic_read(&t->callbacks));
+		/* The next is not thought to have failed, nor to be a part of it */
+		pt_test_copy_list(test, t);
+		KUNIT_EXPECT_EQ(test, 2 * i + 2, atomic_read(&t->callbacks));
+	}
+}
+
+/* Whatever was in the ring of it, a new one begins at its own beginning */
+static void terminated_list_is_waited_for(struct kunit *test)
+{
+	struct pt_test *t = pt_test_take(test, good);
+
+	pt_test_submit_list(test, t, -1);
+	KUNIT_EXPECT_EQ(test, 0, dmaengine_terminate_sync(t->chan));
+	memset(t->dst, PT_TEST_TARGET, PT_TEST_LEN);
+	msleep(100);
+	KUNIT_EXPECT_TRUE(test, pt_test_target_is(t, PT_TEST_TARGET));
+	reinit_completion(&t->done);
+	pt_test_copy_list(test, t);
+}
+
 /* A copy in flight has not ended because somebody has paused the channel */
 static void pause_ends_no_copy_if_offered(struct kunit *test)
 {
@@ -624,6 +719,9 @@ static struct kunit_case pt_test_cases[] = {
 	KUNIT_CASE_SLOW(error_is_told_wherever_it_strikes),
 	KUNIT_CASE(failed_copy_is_not_taken_again),
 	KUNIT_CASE(terminated_group_is_waited_for),
+	KUNIT_CASE(list_ends_once_when_all_is_copied),
+	KUNIT_CASE(list_with_a_bad_copy_fails),
+	KUNIT_CASE(terminated_list_is_waited_for),
 	KUNIT_CASE_SLOW(pause_ends_no_copy_if_offered),
 	KUNIT_CASE(interrupt_descriptor_works_if_offered),
 	KUNIT_CASE_SLOW(terminated_copy_is_waited_for),
