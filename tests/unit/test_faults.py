@@ -143,7 +143,9 @@ def test_several_vms_are_asked_about(folder: Path, monitor: Monitor) -> None:
 
 def test_properties_are_those_of_the_device() -> None:
     """One that the device has not, or that nobody can set, is a mistake."""
-    text = (paths.ROOT / "server/qemu/src/hw/dma/ptdma.c").read_text()
-    device = text.partition("ptdma_fabric_")[0]
-    there = set(re.findall(r'property_add\w*\(\w+, "([a-z-]+)"', device))
+    folder = paths.ROOT / "server/qemu/src/hw/dma"
+    shared = (folder / "copy_channel.c").read_text().partition("--- fabric ---")[0]
+    text = (folder / "ptdma.c").read_text() + shared
+    there = set(re.findall(r'property_add\w*\(\w+, "([a-z-]+)"|\{ "([a-z-]+)", &c->', text))
+    there = {one or other for one, other in there}
     assert set(faults.NAMES) == there

@@ -46,8 +46,8 @@ def test_neighbours_share_a_path(tmp_path: Path) -> None:
         "path0",
         "path1",
     ]
-    assert "ptdma-fabric,id=memory,bandwidth=18700000000" in args
-    assert "ptdma-fabric,id=path1,parent=memory,bandwidth=3400000000" in args
+    assert "copy-fabric,id=memory,bandwidth=18700000000" in args
+    assert "copy-fabric,id=path1,parent=memory,bandwidth=3400000000" in args
 
 
 @pytest.mark.parametrize(

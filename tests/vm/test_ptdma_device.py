@@ -390,7 +390,7 @@ def test_unplugged_with_a_copy_in_hand(dma: Function) -> None:
 
 def test_functions_share_the_fabric(tmp_path: Path) -> None:
     """Alone 1 byte per ns; two at once half of it each, from the moment that the second joins."""
-    with _machine(tmp_path, 2, "-device", "ptdma-fabric,id=all,bandwidth=1000000000") as qtest:
+    with _machine(tmp_path, 2, "-device", "copy-fabric,id=all,bandwidth=1000000000") as qtest:
         one, two = Function(qtest, 0), Function(qtest, 1)
         for function in (one, two):
             function.enable()
@@ -410,8 +410,8 @@ def test_functions_share_the_fabric(tmp_path: Path) -> None:
 def test_fabrics_nest(tmp_path: Path) -> None:
     """Two functions share 2 bytes per ns, and with a third one elsewhere 3."""
     fabrics = (
-        "ptdma-fabric,id=top,bandwidth=3000000000",
-        "ptdma-fabric,id=all,parent=top,bandwidth=2000000000",
+        "copy-fabric,id=top,bandwidth=3000000000",
+        "copy-fabric,id=all,parent=top,bandwidth=2000000000",
     )
     more = [word for fabric in fabrics for word in ("-device", fabric)]
     third = ("-device", "amd-ptdma,id=dma2,addr=0x12,fabric=top")
@@ -432,7 +432,7 @@ def test_fabrics_nest(tmp_path: Path) -> None:
 
 
 def test_own_bandwidth_limits_a_share(tmp_path: Path) -> None:
-    with _machine(tmp_path, 1, "-device", "ptdma-fabric,id=all,bandwidth=8000000000") as qtest:
+    with _machine(tmp_path, 1, "-device", "copy-fabric,id=all,bandwidth=8000000000") as qtest:
         function = Function(qtest)
         function.enable()
         function.set("bandwidth", 2 * 10**9)

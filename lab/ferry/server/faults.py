@@ -19,7 +19,7 @@ from ferry.vm import qemu
 ANSWER_S = 10.0
 TOP = "/machine/peripheral"
 U32, U64 = (1 << 32) - 1, (1 << 64) - 1
-# What server/qemu/src/docs/specs/ptdma.rst says can be changed: least and greatest value, and what it does.
+# What server/qemu/src/docs/specs says can be changed: least and greatest value, and what it does.
 NUMBERS = {
     "bandwidth": (0, U64, "bytes per second; 0: no limit"),
     "descriptor-ns": (0, U32, "time that each descriptor takes before its bytes"),

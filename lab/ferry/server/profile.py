@@ -71,10 +71,10 @@ class Dma:
 
     def qemu_args(self) -> tuple[str, ...]:
         """The engine as devices, one function per slot; neighbours share a path."""
-        args = ["-device", f"ptdma-fabric,id=memory,bandwidth={self.total_mb_s}000000"]
+        args = ["-device", f"copy-fabric,id=memory,bandwidth={self.total_mb_s}000000"]
         for path in range(-(-self.channels // self.channels_per_path)):
             limit = f"bandwidth={self.path_mb_s}000000"
-            args += ["-device", f"ptdma-fabric,id=path{path},parent=memory,{limit}"]
+            args += ["-device", f"copy-fabric,id=path{path},parent=memory,{limit}"]
         own = f"bandwidth={self.channel_mb_s}000000,descriptor-ns={self.descriptor_ns}"
         own += f",register-ns={self.register_ns},interrupt-ns={self.interrupt_ns}"
         own += f",small-bytes={self.small_bytes},small-percent={self.small_percent}"

@@ -4,18 +4,12 @@
  * One function is one channel: it takes descriptors from a ring in memory, one
  * at a time and in order. See docs/specs/ptdma.rst.
  *
- * A copy takes virtual time and no time of a virtual CPU. Under -icount this
- * makes a machine whose every run is the same.
- *
  * SPDX-License-Identifier: GPL-2.0-or-later
  */
 
 #include "qemu/osdep.h"
-#include <math.h>
 #include "qemu/log.h"
 #include "qemu/module.h"
-#include "qemu/queue.h"
-#include "qemu/timer.h"
 #include "qemu/units.h"
 #include "qapi/error.h"
 #include "qapi/visitor.h"
@@ -24,25 +18,16 @@
 #include "hw/qdev-properties.h"
 #include "hw/register.h"
 #include "migration/vmstate.h"
-#include "sysemu/cpu-timers.h"
+#include "copy_channel.h"
 #include "trace.h"
 
 #define TYPE_PTDMA "amd-ptdma"
 OBJECT_DECLARE_SIMPLE_TYPE(PTDMAState, PTDMA)
 
-#define TYPE_PTDMA_FABRIC "ptdma-fabric"
-OBJECT_DECLARE_SIMPLE_TYPE(PTDMAFabric, PTDMA_FABRIC)
-
 #define PTDMA_DEVICE_ID     0x1498
 #define PTDMA_BAR           2
 #define PTDMA_MSIX_BAR      4
 #define PTDMA_BAR_SIZE      (64 * KiB)
-
-/* Events per turn of a clock, so that no guest can keep it */
-#define PTDMA_MAX_EVENTS    64
-
-/* Longer copies are made in pieces, so that no event takes long */
-#define PTDMA_PIECE         (4 * MiB)
 
 /* The registers of the function, from the start of the BAR */
 REG32(QUEUE_PRIO, 0x00)
@@ -107,35 +92,6 @@ enum {
     PTDMA_LAST_CODE = 63,
 };
 
-typedef enum {
-    PTDMA_IDLE,
-    PTDMA_SETUP,        /* the time that each descriptor takes */
-    PTDMA_MOVING,       /* the time that its bytes take */
-} PTDMAPhase;
-
-/*
- * What happens next to functions that influence each other. There is one timer
- * for all of them, and it is set last: under -icount with sleep=off, to set a
- * timer while all CPUs are idle makes time jump to it at once.
- */
-typedef struct PTDMAClock {
-    QEMUTimer timer;
-    QLIST_HEAD(, PTDMAState) busy;
-} PTDMAClock;
-
-/*
- * A part of the way to memory, which functions share, and on to its parent,
- * which this fabric shares with others
- */
-struct PTDMAFabric {
-    DeviceState parent_obj;
-
-    PTDMAFabric *parent;
-    PTDMAClock clock;       /* used if there is no parent */
-    uint64_t bandwidth;     /* bytes per second; 0: no limit */
-    unsigned nr_moving;     /* functions, also those of fabrics below */
-};
-
 struct PTDMAState {
     PCIDevice parent_obj;
 
@@ -149,174 +105,31 @@ struct PTDMAState {
     uint32_t clock_regs[PTDMA_CLOCK_SIZE / 4];
     bool irq_level;
 
+    CopyChannel channel;
+
     /* The descriptor in hand */
-    PTDMAPhase phase;
-    QLIST_ENTRY(PTDMAState) next;
-    int64_t due;            /* when the phase, or the piece, ends */
     uint32_t at;            /* low half of its address */
     uint32_t desc[PTDMA_DESC_SIZE / 4];
-    uint64_t offset;        /* of the piece in hand */
-    uint64_t piece;         /* its length */
-    double left;            /* bytes of it that still need time */
-    double rate;            /* bytes per nanosecond, since @since */
-    int64_t since;
-    uint8_t planned_error;
-    bool irq_lost;
-
-    /* Properties: the model */
-    PTDMAFabric *fabric;
-    PTDMAClock own_clock;   /* used if there is no fabric */
-    uint64_t bandwidth;     /* bytes per second; 0: no limit */
-    uint32_t descriptor_ns;
-    uint32_t small_bytes;   /* copies of less have small_percent of the rate */
-    uint32_t small_percent; /* 0: all of it */
-
-    /* Properties: what the guest's CPU waits for */
-    uint32_t register_ns;
-    uint32_t interrupt_ns;
-    bool irq_unpaid;        /* the CPU has yet to wait for a message */
 
     /* Properties: what nobody has said of the real function */
     bool head_at_fetch;     /* HEAD moves as a descriptor is taken */
     bool run_sticky;        /* RUN stays when it stops, and HALT says so */
 
-    /* Properties: faults, counted down by each descriptor; 0: never */
-    uint32_t error_at;
-    uint32_t error_every;   /* what error_at is set to when it has struck */
-    uint8_t error_code;
-    uint32_t stall_at;
-    uint32_t lose_irq_at;
-    uint32_t ones_at;       /* counted down by each read of INT_STATUS */
-    bool stalled;
-    bool gone;              /* from the bus */
-
-    uint8_t *buffer;
+    uint32_t ones_at;       /* fault: counted down by each read of INT_STATUS */
 };
 
 static void ptdma_start_next(PTDMAState *s);
-
-/* --- time --- */
-
-static int64_t ptdma_now(void)
-{
-    return qemu_clock_get_ns(QEMU_CLOCK_VIRTUAL);
-}
-
-static PTDMAClock *ptdma_clock(PTDMAState *s)
-{
-    PTDMAFabric *f = s->fabric;
-
-    if (!f) {
-        return &s->own_clock;
-    }
-    while (f->parent) {
-        f = f->parent;
-    }
-    return &f->clock;
-}
-
-/* The function to which something happens first; NULL: nothing will */
-static PTDMAState *ptdma_first(const PTDMAClock *clock)
-{
-    PTDMAState *s, *first = NULL;
-
-    QLIST_FOREACH(s, &clock->busy, next) {
-        if (!s->stalled && (!first || s->due < first->due)) {
-            first = s;
-        }
-    }
-    return first;
-}
-
-static void ptdma_set_timer(PTDMAClock *clock)
-{
-    const PTDMAState *first = ptdma_first(clock);
-
-    if (first) {
-        timer_mod(&clock->timer, first->due);
-    } else {
-        timer_del(&clock->timer);
-    }
-}
-
-/* Bytes per nanosecond; 0: no limit */
-static double ptdma_rate(const PTDMAState *s)
-{
-    double rate = s->bandwidth / 1e9;
-    const PTDMAFabric *f;
-
-    for (f = s->fabric; f; f = f->parent) {
-        double share = f->bandwidth / 1e9 / f->nr_moving;
-
-        if (share && (!rate || share < rate)) {
-            rate = share;
-        }
-    }
-    if (s->small_percent && s->desc[R_DESC_LENGTH] < s->small_bytes) {
-        /* 100 % is exactly the rate */
-        rate *= s->small_percent / 100.0;
-    }
-    return rate;
-}
-
-/* Plan the end of the piece in hand at today's rate */
-static void ptdma_set_rate(PTDMAState *s, int64_t now)
-{
-    if (s->rate) {
-        s->left = MAX(0, s->left - s->rate * (now - s->since));
-    }
-    s->since = now;
-    s->rate = ptdma_rate(s);
-    s->due = now + (s->rate ? ceil(s->left / s->rate) : 0);
-}
-
-/* One more, or one less, moves: the others get less or more from now on */
-static void ptdma_count(PTDMAState *s, int change, int64_t now)
-{
-    PTDMAFabric *f;
-    PTDMAState *other;
-
-    for (f = s->fabric; f; f = f->parent) {
-        f->nr_moving += change;
-    }
-    QLIST_FOREACH(other, &ptdma_clock(s)->busy, next) {
-        if (other != s && other->phase == PTDMA_MOVING) {
-            ptdma_set_rate(other, now);
-        }
-    }
-}
-
-/* The function has nothing in hand from here on */
-static void ptdma_leave(PTDMAState *s)
-{
-    PTDMAPhase before = s->phase;
-
-    if (before == PTDMA_IDLE) {
-        return;
-    }
-    s->phase = PTDMA_IDLE;
-    s->stalled = false;
-    QLIST_REMOVE(s, next);
-    if (before == PTDMA_MOVING) {
-        ptdma_count(s, -1, ptdma_now());
-    }
-}
 
 /* --- interrupts --- */
 
 static void ptdma_update_irq(PTDMAState *s)
 {
-    PCIDevice *pci = PCI_DEVICE(s);
     bool level = s->regs[R_INT_STATUS] & s->regs[R_INT_ENABLE];
 
     if (level && !s->irq_level) {
         trace_ptdma_irq(DEVICE(s)->canonical_path, s->regs[R_INT_STATUS],
-                        s->irq_lost);
-        if (!s->irq_lost && msix_enabled(pci)) {
-            msix_notify(pci, 0);
-            s->irq_unpaid = true;
-        }
-        s->irq_lost = false;
+                        s->channel.irq_lost);
+        copy_channel_notify(&s->channel, PCI_DEVICE(s));
     }
     s->irq_level = level;
 }
@@ -344,11 +157,6 @@ static uint32_t ptdma_successor(const PTDMAState *s, uint32_t at)
     return (at & ~mask) | ((at + PTDMA_DESC_SIZE) & mask);
 }
 
-static bool ptdma_take_fault(uint32_t *countdown)
-{
-    return *countdown && --*countdown == 0;
-}
-
 /* How the guest sees that nothing is taken until it writes to CONTROL */
 static void ptdma_stop(PTDMAState *s)
 {
@@ -359,13 +167,13 @@ static void ptdma_stop(PTDMAState *s)
                          FIELD_DP32(control, CONTROL, RUN, 0);
 }
 
-/* Say how the descriptor in hand ended, and take the next */
-static void ptdma_finish(PTDMAState *s, uint8_t code)
+/* Say how the descriptor ended, and take the next */
+static void ptdma_finish(CopyChannel *c, uint32_t code)
 {
+    PTDMAState *s = container_of(c, PTDMAState, channel);
     uint32_t status = 0;
 
     trace_ptdma_finish(DEVICE(s)->canonical_path, s->at, code);
-    ptdma_leave(s);
     if (code) {
         s->regs[R_STATUS] = code;
         ptdma_stop(s);
@@ -395,75 +203,26 @@ static dma_addr_t ptdma_address(const PTDMAState *s, unsigned lo)
            s->desc[lo];
 }
 
-/* Really copy the piece in hand. Returns: a code */
-static uint8_t ptdma_copy(PTDMAState *s)
+static uint32_t ptdma_copy(CopyChannel *c)
 {
+    PTDMAState *s = container_of(c, PTDMAState, channel);
     PCIDevice *pci = PCI_DEVICE(s);
-    dma_addr_t src = ptdma_address(s, R_DESC_SRC_LO) + s->offset;
-    dma_addr_t dst = ptdma_address(s, R_DESC_DST_LO) + s->offset;
+    dma_addr_t src = ptdma_address(s, R_DESC_SRC_LO) + c->offset;
+    dma_addr_t dst = ptdma_address(s, R_DESC_DST_LO) + c->offset;
 
-    if (pci_dma_read(pci, src, s->buffer, s->piece)) {
+    if (pci_dma_read(pci, src, c->buffer, c->piece)) {
         return PTDMA_READ_FAILED;
     }
-    if (pci_dma_write(pci, dst, s->buffer, s->piece)) {
+    if (pci_dma_write(pci, dst, c->buffer, c->piece)) {
         return PTDMA_WRITE_FAILED;
     }
     return PTDMA_OK;
 }
 
-static void ptdma_start_piece(PTDMAState *s, int64_t now)
-{
-    s->piece = MIN(s->desc[R_DESC_LENGTH] - s->offset, PTDMA_PIECE);
-    s->left = s->piece;
-    s->rate = 0;
-    ptdma_set_rate(s, now);
-}
-
-static void ptdma_end_piece(PTDMAState *s)
-{
-    uint8_t code = s->planned_error ? s->planned_error : ptdma_copy(s);
-
-    s->offset += s->piece;
-    if (!code && s->offset < s->desc[R_DESC_LENGTH]) {
-        ptdma_start_piece(s, ptdma_now());
-    } else {
-        ptdma_finish(s, code);
-    }
-}
-
-static void ptdma_event(PTDMAState *s, int64_t now)
-{
-    if (s->phase == PTDMA_SETUP) {
-        s->phase = PTDMA_MOVING;
-        ptdma_count(s, 1, now);
-        ptdma_start_piece(s, now);
-    } else {
-        ptdma_end_piece(s);
-    }
-}
-
-static void ptdma_timer(void *opaque)
-{
-    PTDMAClock *clock = opaque;
-    int64_t now = ptdma_now();
-    PTDMAState *s;
-    int i;
-
-    for (i = 0; i < PTDMA_MAX_EVENTS; i++) {
-        s = ptdma_first(clock);
-        if (!s || s->due > now) {
-            break;
-        }
-        ptdma_event(s, now);
-    }
-    ptdma_set_timer(clock);
-}
-
-static void ptdma_clock_init(PTDMAClock *clock)
-{
-    QLIST_INIT(&clock->busy);
-    timer_init_ns(&clock->timer, QEMU_CLOCK_VIRTUAL, ptdma_timer, clock);
-}
+static const CopyChannelOps ptdma_channel_ops = {
+    .move = ptdma_copy,
+    .finish = ptdma_finish,
+};
 
 /* Returns: a code */
 static uint8_t ptdma_check(const PTDMAState *s)
@@ -513,22 +272,11 @@ static uint8_t ptdma_fetch(PTDMAState *s)
     return code;
 }
 
-static void ptdma_take_faults(PTDMAState *s)
-{
-    s->planned_error = 0;
-    if (ptdma_take_fault(&s->error_at)) {
-        s->planned_error = s->error_code;
-        s->error_at = s->error_every;
-    }
-    s->stalled = ptdma_take_fault(&s->stall_at);
-    s->irq_lost = ptdma_take_fault(&s->lose_irq_at);
-}
-
 static void ptdma_start_next(PTDMAState *s)
 {
     uint8_t code;
 
-    if (s->phase != PTDMA_IDLE || !ptdma_running(s) ||
+    if (copy_channel_busy(&s->channel) || !ptdma_running(s) ||
         s->regs[R_HEAD] == s->regs[R_TAIL]) {
         return;
     }
@@ -537,14 +285,11 @@ static void ptdma_start_next(PTDMAState *s)
         s->regs[R_HEAD] = ptdma_successor(s, s->at);
     }
     if (code) {
-        ptdma_finish(s, code);
+        ptdma_finish(&s->channel, code);
         return;
     }
-    ptdma_take_faults(s);
-    s->phase = PTDMA_SETUP;
-    s->offset = 0;
-    s->due = ptdma_now() + s->descriptor_ns;
-    QLIST_INSERT_HEAD(&ptdma_clock(s)->busy, s, next);
+    copy_channel_start(&s->channel, s->desc[R_DESC_LENGTH]);
+    copy_channel_take_faults(&s->channel);
 }
 
 /* --- registers --- */
@@ -554,7 +299,7 @@ static void ptdma_queue_written(RegisterInfo *reg, uint64_t value)
     PTDMAState *s = PTDMA(reg->opaque);
 
     ptdma_start_next(s);
-    ptdma_set_timer(ptdma_clock(s));
+    copy_channel_settle(&s->channel);
 }
 
 static void ptdma_irq_written(RegisterInfo *reg, uint64_t value)
@@ -567,29 +312,16 @@ static uint64_t ptdma_read_int_status(RegisterInfo *reg, uint64_t value)
     return PTDMA(reg->opaque)->regs[R_INT_STATUS];
 }
 
-/*
- * A CPU waits for its access. What an interrupt costs it is added where its
- * handler begins: there is no other way to learn what came of a message.
- */
-static void ptdma_stall(PTDMAState *s, bool handler_begins)
-{
-    int64_t ns = s->register_ns;
-
-    if (s->irq_unpaid && handler_begins) {
-        s->irq_unpaid = false;
-        ns += s->interrupt_ns;
-    }
-    icount_stall(ns);
-}
-
 static uint64_t ptdma_read(void *opaque, hwaddr at, unsigned size)
 {
     RegisterInfoArray *block = opaque;
     PTDMAState *s = PTDMA(block->r[0]->opaque);
 
-    ptdma_stall(s, block == s->blocks[1] && at == A_INT_STATUS);
-    if (s->gone || (block == s->blocks[1] && at == A_INT_STATUS &&
-                    ptdma_take_fault(&s->ones_at))) {
+    copy_channel_stall(&s->channel,
+                       block == s->blocks[1] && at == A_INT_STATUS);
+    if (s->channel.gone ||
+        (block == s->blocks[1] && at == A_INT_STATUS &&
+         copy_channel_countdown(&s->ones_at))) {
         return UINT32_MAX;
     }
     return register_read_memory(opaque, at, size);
@@ -600,8 +332,8 @@ static void ptdma_write(void *opaque, hwaddr at, uint64_t value, unsigned size)
     RegisterInfoArray *block = opaque;
     PTDMAState *s = PTDMA(block->r[0]->opaque);
 
-    ptdma_stall(s, false);
-    if (!s->gone) {
+    copy_channel_stall(&s->channel, false);
+    if (!s->channel.gone) {
         register_write_memory(opaque, at, value, size);
     }
 }
@@ -647,16 +379,13 @@ static const MemoryRegionOps ptdma_ops = {
 
 static uint32_t ptdma_config_read(PCIDevice *pci, uint32_t at, int size)
 {
-    return PTDMA(pci)->gone ? UINT32_MAX :
-                              pci_default_read_config(pci, at, size);
+    return copy_channel_config_read(&PTDMA(pci)->channel, pci, at, size);
 }
 
 static void ptdma_config_write(PCIDevice *pci, uint32_t at, uint32_t value,
                                int size)
 {
-    if (!PTDMA(pci)->gone) {
-        pci_default_write_config(pci, at, value, size);
-    }
+    copy_channel_config_write(&PTDMA(pci)->channel, pci, at, value, size);
 }
 
 static void ptdma_reset(DeviceState *dev)
@@ -664,16 +393,13 @@ static void ptdma_reset(DeviceState *dev)
     PTDMAState *s = PTDMA(dev);
     int i, j;
 
-    ptdma_leave(s);
-    ptdma_set_timer(ptdma_clock(s));
+    copy_channel_reset(&s->channel);
     for (i = 0; i < ARRAY_SIZE(s->blocks); i++) {
         for (j = 0; j < s->blocks[i]->num_elements; j++) {
             register_reset(s->blocks[i]->r[j]);
         }
     }
     s->irq_level = false;
-    s->irq_lost = false;
-    s->irq_unpaid = false;
     msix_reset(PCI_DEVICE(dev));
 }
 
@@ -709,18 +435,14 @@ static void ptdma_realize(PCIDevice *pci, Error **errp)
     }
     msix_vector_use(pci, 0);
     pci_register_bar(pci, PTDMA_BAR, PCI_BASE_ADDRESS_SPACE_MEMORY, &s->bar);
-    ptdma_clock_init(&s->own_clock);
-    s->buffer = g_malloc(PTDMA_PIECE);
+    copy_channel_realize(&s->channel);
 }
 
 static void ptdma_exit(PCIDevice *pci)
 {
     PTDMAState *s = PTDMA(pci);
 
-    ptdma_leave(s);
-    ptdma_set_timer(ptdma_clock(s));
-    timer_del(&s->own_clock.timer);
-    g_free(s->buffer);
+    copy_channel_exit(&s->channel);
     msix_vector_unuse(pci, 0);
     msix_uninit_exclusive_bar(pci);
 }
@@ -730,68 +452,22 @@ static void ptdma_exit(PCIDevice *pci)
 static void ptdma_get_error_code(Object *obj, Visitor *v, const char *name,
                                  void *opaque, Error **errp)
 {
-    visit_type_uint8(v, name, &PTDMA(obj)->error_code, errp);
+    visit_type_uint32(v, name, &PTDMA(obj)->channel.error_code, errp);
 }
 
 static void ptdma_set_error_code(Object *obj, Visitor *v, const char *name,
                                  void *opaque, Error **errp)
 {
-    uint8_t code;
+    uint32_t code;
 
-    if (!visit_type_uint8(v, name, &code, errp)) {
+    if (!visit_type_uint32(v, name, &code, errp)) {
         return;
     }
     if (!code || code > PTDMA_LAST_CODE) {
         error_setg(errp, "%s must be 1 to %d", name, PTDMA_LAST_CODE);
         return;
     }
-    PTDMA(obj)->error_code = code;
-}
-
-static bool ptdma_get_stalled(Object *obj, Error **errp)
-{
-    return PTDMA(obj)->stalled;
-}
-
-static void ptdma_set_stalled(Object *obj, bool stalled, Error **errp)
-{
-    PTDMAState *s = PTDMA(obj);
-
-    if (stalled && s->phase == PTDMA_IDLE) {
-        error_setg(errp, "no descriptor is in hand that could stall");
-        return;
-    }
-    s->stalled = stalled;
-    /* What was held back happens now */
-    s->due = MAX(s->due, ptdma_now());
-    ptdma_set_timer(ptdma_clock(s));
-}
-
-static bool ptdma_get_gone(Object *obj, Error **errp)
-{
-    return PTDMA(obj)->gone;
-}
-
-static void ptdma_set_gone(Object *obj, bool gone, Error **errp)
-{
-    PTDMAState *s = PTDMA(obj);
-
-    s->gone = gone;
-    if (gone) {
-        ptdma_leave(s);
-        ptdma_set_timer(ptdma_clock(s));
-    }
-}
-
-/* A guess is one of two words; the second is the default */
-static void ptdma_set_guess(bool *guess, const char *name, const char *value,
-                            const char *const words[2], Error **errp)
-{
-    if (strcmp(value, words[0]) && strcmp(value, words[1])) {
-        error_setg(errp, "%s must be %s or %s", name, words[0], words[1]);
-        return;
-    }
-    *guess = !strcmp(value, words[0]);
+    PTDMA(obj)->channel.error_code = code;
 }
 
 static const char *const ptdma_head_words[] = { "fetch", "end" };
@@ -804,8 +480,8 @@ static char *ptdma_get_head(Object *obj, Error **errp)
 
 static void ptdma_set_head(Object *obj, const char *value, Error **errp)
 {
-    ptdma_set_guess(&PTDMA(obj)->head_at_fetch, "head", value,
-                    ptdma_head_words, errp);
+    copy_channel_set_guess(&PTDMA(obj)->head_at_fetch, "head", value,
+                           ptdma_head_words, errp);
 }
 
 static char *ptdma_get_run(Object *obj, Error **errp)
@@ -815,8 +491,8 @@ static char *ptdma_get_run(Object *obj, Error **errp)
 
 static void ptdma_set_run(Object *obj, const char *value, Error **errp)
 {
-    ptdma_set_guess(&PTDMA(obj)->run_sticky, "run", value, ptdma_run_words,
-                    errp);
+    copy_channel_set_guess(&PTDMA(obj)->run_sticky, "run", value,
+                           ptdma_run_words, errp);
 }
 
 static void ptdma_instance_init(Object *obj)
@@ -824,28 +500,9 @@ static void ptdma_instance_init(Object *obj)
     PTDMAState *s = PTDMA(obj);
 
     ptdma_init_registers(s);
-    s->error_code = PTDMA_WRITE_FAILED;
-    object_property_add_uint64_ptr(obj, "bandwidth", &s->bandwidth,
-                                   OBJ_PROP_FLAG_READWRITE);
-    object_property_add_uint32_ptr(obj, "descriptor-ns", &s->descriptor_ns,
-                                   OBJ_PROP_FLAG_READWRITE);
-    object_property_add_uint32_ptr(obj, "small-bytes", &s->small_bytes,
-                                   OBJ_PROP_FLAG_READWRITE);
-    object_property_add_uint32_ptr(obj, "small-percent", &s->small_percent,
-                                   OBJ_PROP_FLAG_READWRITE);
-    object_property_add_uint32_ptr(obj, "register-ns", &s->register_ns,
-                                   OBJ_PROP_FLAG_READWRITE);
-    object_property_add_uint32_ptr(obj, "interrupt-ns", &s->interrupt_ns,
-                                   OBJ_PROP_FLAG_READWRITE);
-    object_property_add_uint32_ptr(obj, "error-at", &s->error_at,
-                                   OBJ_PROP_FLAG_READWRITE);
-    object_property_add_uint32_ptr(obj, "error-every", &s->error_every,
-                                   OBJ_PROP_FLAG_READWRITE);
+    copy_channel_init(&s->channel, obj, &ptdma_channel_ops);
+    s->channel.error_code = PTDMA_WRITE_FAILED;
     object_property_add_uint32_ptr(obj, "ones-at", &s->ones_at,
-                                   OBJ_PROP_FLAG_READWRITE);
-    object_property_add_uint32_ptr(obj, "stall-at", &s->stall_at,
-                                   OBJ_PROP_FLAG_READWRITE);
-    object_property_add_uint32_ptr(obj, "lose-irq-at", &s->lose_irq_at,
                                    OBJ_PROP_FLAG_READWRITE);
 }
 
@@ -860,8 +517,8 @@ static void ptdma_instance_finalize(Object *obj)
 }
 
 static Property ptdma_properties[] = {
-    DEFINE_PROP_LINK("fabric", PTDMAState, fabric, TYPE_PTDMA_FABRIC,
-                     PTDMAFabric *),
+    DEFINE_PROP_LINK("fabric", PTDMAState, channel.fabric, TYPE_COPY_FABRIC,
+                     CopyFabric *),
     DEFINE_PROP_END_OF_LIST(),
 };
 
@@ -888,55 +545,12 @@ static void ptdma_class_init(ObjectClass *class, void *data)
     dc->vmsd = &ptdma_vmstate;
     device_class_set_props(dc, ptdma_properties);
     set_bit(DEVICE_CATEGORY_MISC, dc->categories);
-    object_class_property_add(class, "error-code", "uint8",
+    object_class_property_add(class, "error-code", "uint32",
                               ptdma_get_error_code, ptdma_set_error_code,
                               NULL, NULL);
-    object_class_property_add_bool(class, "stalled", ptdma_get_stalled,
-                                   ptdma_set_stalled);
-    object_class_property_add_bool(class, "gone", ptdma_get_gone,
-                                   ptdma_set_gone);
     object_class_property_add_str(class, "head", ptdma_get_head,
                                   ptdma_set_head);
     object_class_property_add_str(class, "run", ptdma_get_run, ptdma_set_run);
-}
-
-/* --- fabric --- */
-
-static void ptdma_fabric_realize(DeviceState *dev, Error **errp)
-{
-    PTDMAFabric *fabric = PTDMA_FABRIC(dev);
-
-    if (fabric->parent && !DEVICE(fabric->parent)->realized) {
-        error_setg(errp, "a fabric's parent must be there before it");
-        return;
-    }
-    ptdma_clock_init(&fabric->clock);
-}
-
-static Property ptdma_fabric_properties[] = {
-    DEFINE_PROP_LINK("parent", PTDMAFabric, parent, TYPE_PTDMA_FABRIC,
-                     PTDMAFabric *),
-    DEFINE_PROP_END_OF_LIST(),
-};
-
-static void ptdma_fabric_init(Object *obj)
-{
-    PTDMAFabric *fabric = PTDMA_FABRIC(obj);
-
-    object_property_add_uint64_ptr(obj, "bandwidth", &fabric->bandwidth,
-                                   OBJ_PROP_FLAG_READWRITE);
-}
-
-static void ptdma_fabric_class_init(ObjectClass *class, void *data)
-{
-    DeviceClass *dc = DEVICE_CLASS(class);
-
-    dc->desc = "What functions of AMD PTDMA share on their way to memory";
-    dc->realize = ptdma_fabric_realize;
-    dc->user_creatable = true;
-    dc->hotpluggable = false;
-    device_class_set_props(dc, ptdma_fabric_properties);
-    set_bit(DEVICE_CATEGORY_MISC, dc->categories);
 }
 
 static const TypeInfo ptdma_types[] = {
@@ -951,12 +565,6 @@ static const TypeInfo ptdma_types[] = {
             { INTERFACE_CONVENTIONAL_PCI_DEVICE },
             { },
         },
-    }, {
-        .name = TYPE_PTDMA_FABRIC,
-        .parent = TYPE_DEVICE,
-        .instance_size = sizeof(PTDMAFabric),
-        .instance_init = ptdma_fabric_init,
-        .class_init = ptdma_fabric_class_init,
     },
 };
 
