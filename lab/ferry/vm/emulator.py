@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""QEMU with the PTDMA device: Debian's source with server/qemu/patches and server/qemu/src on top.
+"""QEMU with models of DMA engines: Debian's source with server/qemu/patches and server/qemu/src on top.
 
 build/qemu/apt      apt's lists and configuration for sources; the system's own are not touched
 build/qemu/source   the source, patched; the files of server/qemu/src are linked in
@@ -33,6 +33,7 @@ BINARY = OUT / "qemu-system-x86_64"
 # Where Debian's packages keep what QEMU loads into the guest.
 FIRMWARE = ("/usr/share/qemu", "/usr/share/seabios")
 DEVICE = "amd-ptdma"
+IOAT = "intel-ioat"
 
 PACKAGES = (
     "dpkg-dev", "debian-archive-keyring", "patch", "xz-utils", "gcc", "libc6-dev", "ccache", "pkg-config",
@@ -225,5 +226,7 @@ def _progress() -> Callable[[str], str | None]:
 
 
 def _check_device() -> None:
-    if f'"{DEVICE}"' not in proc.output([BINARY, "-device", "help"]):
-        raise FerryError(f"{BINARY} was built without the device {DEVICE}; see server/qemu/patches")
+    there = proc.output([BINARY, "-device", "help"])
+    for name in (DEVICE, IOAT):
+        if f'"{name}"' not in there:
+            raise FerryError(f"{BINARY} was built without the device {name}; see server/qemu/patches")
