@@ -1,11 +1,16 @@
 # SPDX-License-Identifier: GPL-2.0
 """./ferry in a fresh clone, as if building and booting took no time: what a build leaves is there only
-after that build, and a guest says what its job asks for. Run by test_readme.py."""
+after that build, and a guest says what its job asks for. Run by test_readme.py and test_resume.py.
+
+$FERRY_BOOTS names a file that gets a line for each boot; with $FERRY_KILLED a number, that boot kills all.
+"""
 
 from __future__ import annotations
 
 import json
+import os
 import re
+import signal
 import sys
 from pathlib import Path
 
@@ -56,6 +61,7 @@ def _run(kernel: Kernel, where: machine.Machine, job: qemu.Job, **more: object) 
     for path in (kernel.image, *job.programs.values()):
         if not path.is_file():
             raise FerryError(f"{path} was never built")
+    _count()
     qemu.ensure_emulator(where)
     program = where.command()[0]
     if program.startswith("/") and not Path(program).is_file():
@@ -65,6 +71,14 @@ def _run(kernel: Kernel, where: machine.Machine, job: qemu.Job, **more: object) 
         _row(name, folio) if what == "bench" else _cycles(name, size) for what, name, folio, size in found
     ]
     return qemu.Result(0, "\n".join(map(json.dumps, said)), "", "")
+
+
+def _count() -> None:
+    if place := os.environ.get("FERRY_BOOTS"):
+        with Path(place).open("a") as boots:
+            boots.write("booted\n")
+        if len(Path(place).read_text().split()) == int(os.environ.get("FERRY_KILLED", "0")):
+            os.kill(os.getpid(), signal.SIGKILL)
 
 
 def _row(name: str, folio: str) -> records.Record:
