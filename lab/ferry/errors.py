@@ -28,3 +28,11 @@ class CommandFailed(FerryError):
         super().__init__(message)
         self.returncode = returncode
         self.output = output
+
+
+def choose(what: str, words: Iterable[str], choices: Iterable[str]) -> None:
+    """Raise UsageError for the first word that is none of the choices, which it names."""
+    known = list(choices)
+    for word in words:
+        if word not in known:
+            raise UsageError(f"no {what} '{word}': choose from {', '.join(known)}")

@@ -6,7 +6,8 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
-from collections.abc import Iterator
+import shutil
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -36,6 +37,25 @@ def read(path: Path) -> str | None:
         return path.read_text()
     except FileNotFoundError:
         return None
+
+
+def link(place: Path, target: Path) -> None:
+    """A relative link to a file, made unless it is there."""
+    relative = os.path.relpath(target, place.parent)
+    if not place.is_symlink() or str(place.readlink()) != relative:
+        place.unlink(missing_ok=True)
+        place.symlink_to(relative)
+
+
+def made(place: Path, wanted: str, make: Callable[[Path], object]) -> Path:
+    """A folder that was made of what is wanted, and is made anew of anything else, whole or not at all."""
+    with locked(place.with_name(f"{place.name}.lock")):
+        if read(place / "key") != wanted:
+            shutil.rmtree(place, ignore_errors=True)
+            place.mkdir(parents=True)
+            make(place)
+            write(place / "key", wanted)
+    return place
 
 
 def digest(*parts: str | bytes | Path) -> str:

@@ -65,22 +65,28 @@ def mirrors() -> list[str]:
     return list(dict.fromkeys(found))
 
 
+def apart(folder: Path, kind: str, places: Sequence[str]) -> list[str]:
+    """apt's options for lists and a cache in a folder, beside the system's own; kind: deb, or deb-src."""
+    for name in ("lists/partial", "cache/archives/partial"):
+        (folder / name).mkdir(parents=True, exist_ok=True)
+    listing = folder / "sources.list"
+    files.write(listing, "".join(f"{kind} [signed-by={KEYRING}] {place}\n" for place in places))
+    settings = {
+        **{"Dir::Etc::SourceList": listing, "Dir::Etc::SourceParts": "/dev/null"},
+        **{"Dir::State::Lists": folder / "lists", "Dir::Cache": folder / "cache"},
+        **{"Acquire::Languages": "none", "APT::Sandbox::User": "root"},
+    }
+    return [word for key, value in settings.items() for word in ("-o", f"{key}={value}")]
+
+
 def fetch(name: str, suite: str, folder: Path) -> Path:
     """Download a package of another suite of Debian into a folder; nothing of the system's is changed.
 
     apt keeps the suite's lists in the folder, and checks them by Debian's key. Raises FerryError.
     """
     ensure(["debian-archive-keyring"])
-    own = folder / "apt"
-    for needed in (own / "lists/partial", own / "cache/archives/partial"):
-        needed.mkdir(parents=True, exist_ok=True)
     address = next(at.split()[0] for at in mirrors() if "-security" not in at)
-    (own / "suite.list").write_text(f"deb [signed-by={KEYRING}] {address} {suite} main\n")
-    settings = {
-        "Dir::Etc::SourceList": own / "suite.list", "Dir::Etc::SourceParts": "/dev/null",
-        "Dir::State::Lists": own / "lists", "Dir::Cache": own / "cache", "Acquire::Languages": "none",
-    }  # fmt: skip
-    apt = ["apt-get", "-q", *(word for key, value in settings.items() for word in ("-o", f"{key}={value}"))]
+    apt = ["apt-get", "-q", *apart(folder / "apt", "deb", [f"{address} {suite} main"])]
     try:
         proc.run([*apt, "update", "--error-on=any"], title=f"list {suite}", env=APT_ENV)
         proc.run([*apt, "download", name], title=f"fetch {name} of {suite}", cwd=folder, env=APT_ENV)

@@ -15,7 +15,7 @@ from tests.unit.conftest import digest_of
 def test_apt_is_not_configured_for_the_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lines = "Debian|http://mirror/debian/ bookworm main\nOther|http://other/ x y\n" * 2
     monkeypatch.setattr(proc, "output", lambda *args, **more: lines)
-    options = emulator._apt_options(tmp_path)
+    options = packages.apart(tmp_path, "deb-src", packages.mirrors())
     assert (tmp_path / "sources.list").read_text().splitlines() == [
         f"deb-src [signed-by={packages.KEYRING}] http://mirror/debian/ bookworm main"
     ]

@@ -47,13 +47,13 @@ MEASURE: dict[str, tuple[ModuleType, str, Any]] = {
     "cost": (cost, "measure", lambda *_, **__: cost.Found()),
     "day": (day, "run", _said),
     "iommu": (iommu, "measure", lambda *_: IOMMU),
-    "mmtests": (mmtests, "run", lambda plan, _: ([_outcome(*each) for each in _each(plan)], {})),
+    "mmtests": (mmtests, "run", lambda plan: ([_outcome(*each) for each in _each(plan)], {})),
     "profile": (steps, "measure", lambda *_: ([], {})),
     "redis": (clients, "measure", lambda *_: ([], {})),
     "table v5-throughput": (
         table_command, "_measure", lambda *_: dict(TABLE),
     ),
-    "torture": (torture, "run", lambda *_: iter(())),
+    "torture": (torture, "run", lambda *_: []),
 }  # fmt: skip
 
 

@@ -96,7 +96,7 @@ def test_a_package_of_another_suite_is_fetched_with_lists_of_its_own(
         assert "SourceParts=/dev/null" in line
     assert update.endswith(" update --error-on=any")
     assert download.endswith(" download there")
-    assert (folder / "apt/suite.list").read_text().endswith("http://m/ later main\n")
+    assert (folder / "apt/sources.list").read_text().endswith("http://m/ later main\n")
 
 
 def test_a_suite_that_cannot_be_fetched_is_named(

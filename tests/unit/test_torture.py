@@ -2,13 +2,14 @@
 """The campaign's outcomes: read, summed, and never taken for better than they are."""
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from ferry import cli
-from ferry.errors import UsageError
+from ferry.errors import FerryError, UsageError
 from ferry.kernel import kbuild
 from ferry.suites import kselftest, torture
 from ferry.vm import qemu
@@ -71,23 +72,36 @@ def test_half_of_the_time_is_for_ranges() -> None:
     assert torture.Plan(minutes=3).seconds == 90
 
 
+def _fake(monkeypatch: pytest.MonkeyPatch, boot: Callable[..., object], classes: list[str]) -> None:
+    """Nothing is built, and guests are what boot says."""
+    monkeypatch.setattr(kbuild, "build", lambda name: SimpleNamespace(release=name))
+    monkeypatch.setattr(kselftest, "build", lambda kernel: [Path("/bin/torture")])
+    monkeypatch.setattr(torture, "classes", lambda program: classes)
+    monkeypatch.setattr(qemu, "ensure_emulator", lambda *_: None)
+    monkeypatch.setattr(qemu, "run", boot)
+
+
 @pytest.mark.parametrize("one_boot", [False, True])
 def test_each_class_has_its_boots_or_all_have_the_same(
     monkeypatch: pytest.MonkeyPatch, one_boot: bool
 ) -> None:
     booted = []
 
-    def boot(kernel: object, where: Machine, job: qemu.Job) -> object:
+    def boot(kernel: object, where: Machine, job: qemu.Job, **_: object) -> object:
         booted.append(job)
         if len(booted) > 2:
             raise qemu.LostVM("it is gone")
-        return SimpleNamespace(said=said.output(torture.PROGRAM, TEXT))
+        return SimpleNamespace(said=said.output(torture.PROGRAM, TEXT), status=0)
 
-    monkeypatch.setattr(kbuild, "build", lambda name: None)
-    monkeypatch.setattr(kselftest, "build", lambda kernel: [Path("/bin/torture")])
-    monkeypatch.setattr(torture, "classes", lambda program: ["nothing", "stall", "fork"])
-    monkeypatch.setattr(qemu, "run", boot)
-    found = {each.name: each for each in torture.run(torture.Plan(one_boot=one_boot))}
+    _fake(monkeypatch, boot, ["nothing", "stall", "fork"])
+    told: list[int] = []
+    found = {
+        outcome.name: outcome
+        for outcome in torture.run(
+            torture.Plan(one_boot=one_boot), lambda outcomes: told.append(len(outcomes))
+        )
+    }
+    assert told == ([3] if one_boot else [1, 2, 3])
     assert len(booted) == (2 if one_boot else 6)
     assert len({job.name for job in booted}) == len(booted)  # and so have their logs
     assert booted[0].timeout_s == torture.SPARE_S + (3 if one_boot else 1) * (30 + torture.CLASS_S)
@@ -99,13 +113,10 @@ def test_each_class_has_its_boots_or_all_have_the_same(
 
 
 def test_what_a_class_has_done_is_kept_though_the_kernel_complained(monkeypatch: pytest.MonkeyPatch) -> None:
-    def boot(kernel: object, where: Machine, job: qemu.Job) -> object:
+    def boot(kernel: object, where: Machine, job: qemu.Job, **_: object) -> object:
         raise qemu.DirtyConsole("BUG: here", said.output(torture.PROGRAM, TEXT))
 
-    monkeypatch.setattr(kbuild, "build", lambda name: None)
-    monkeypatch.setattr(kselftest, "build", lambda kernel: [Path("/bin/torture")])
-    monkeypatch.setattr(torture, "classes", lambda program: ["nothing", "fork"])
-    monkeypatch.setattr(qemu, "run", boot)
+    _fake(monkeypatch, boot, ["nothing", "fork"])
     nothing, fork = torture.run(torture.Plan(one_boot=True))
     assert nothing.figures["folios"] == 20
     assert nothing.complaints == ("BUG: here",) * 2
@@ -118,6 +129,15 @@ def test_what_a_class_has_done_is_kept_though_the_kernel_complained(monkeypatch:
 def test_minutes_out_of_bounds(minutes: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["torture", "--minutes", minutes]) == 2
     assert "choose more than 0" in capsys.readouterr().err
+
+
+def test_what_is_no_fault_of_a_class_ends_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    def boot(*_: object, **__: object) -> object:
+        raise FerryError("no ptdma")
+
+    _fake(monkeypatch, boot, ["nothing", "fork"])
+    with pytest.raises(FerryError, match="no ptdma"):
+        torture.run(torture.Plan())
 
 
 def test_an_unknown_kernel() -> None:

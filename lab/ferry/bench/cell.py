@@ -75,9 +75,8 @@ class Cell:
         settings = "".join(f", {name}={value}" for name, value in self.settings)
         caller = f", {self.caller}" if self.caller != "move_pages" else ""
         writes = f", {self.write_rate} writes a second" if self.write_rate else ""
-        return (
-            f"{self.folios} x {self.folio}, {self.engine}{channels}{batch}{settings}{caller}{varied}{writes}{state}"
-        )
+        how = f"{channels}{batch}{settings}{caller}{varied}{writes}{state}"
+        return f"{self.folios} x {self.folio}, {self.engine}{how}"
 
     def engine_lines(self) -> list[str]:
         """Shell lines that load the engine, as it is to be."""

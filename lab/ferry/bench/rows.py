@@ -14,6 +14,11 @@ VANILLA = "vanilla"
 PERCENTILES = ("p50", "p99", "max")
 
 
+def flavour(engine: str) -> str:
+    """The kernel that an engine runs on."""
+    return "vanilla" if engine == VANILLA else "ferry"
+
+
 @dataclass(frozen=True)
 class Row:
     """A measured configuration. The names are those of the JSON; GB is 10^9 bytes, medians over runs
@@ -80,50 +85,54 @@ def from_migbench(found: dict[str, Any], engine: str, channels: int) -> Row:
         raise FerryError(f"{engine}: migbench's JSON is not as expected ({err!r}): {found}") from err
 
 
+# What a row has of several rounds: medians of their figures, sums of what was counted in each.
+MEDIANS = (
+    *("gbps", "first_folio_us", "cpu_ns_per_page"),
+    *("minor_faults_per_folio", "tlb_shootdowns_per_folio"),
+)
+SUMS = ("runs", "writes", "verified_bytes")
+
+
 def over_rounds(rows: Iterable[Row]) -> list[Row]:
-    """One row for all that measured the same: medians of their figures, the extremes of all runs."""
+    """One row for all that measured the same."""
     groups: dict[tuple[object, ...], list[Row]] = {}
     for row in rows:
         groups.setdefault((row.setting, row.engine, row.channels), []).append(row)
-    return [_over_rounds(group) for group in groups.values()]
+    return [_over_rounds(rounds) for rounds in groups.values()]
 
 
 def _median(figures: Iterable[float | None]) -> float | None:
-    known = [each for each in figures if each is not None]
-    return statistics.median(known) if known else None
+    measured = [figure for figure in figures if figure is not None]
+    return statistics.median(measured) if measured else None
 
 
-def _percentiles(group: list[dict[str, float | None]]) -> dict[str, float | None]:
+def _percentiles(rounds: list[dict[str, float | None]]) -> dict[str, float | None]:
     """Medians of the rounds' percentiles; the longest of all rounds."""
-    longest = [each["max"] for each in group if each["max"] is not None]
-    middle = {key: _median(each[key] for each in group) for key in ("p50", "p99")}
+    longest = [figures["max"] for figures in rounds if figures["max"] is not None]
+    middle = {key: _median(figures[key] for figures in rounds) for key in ("p50", "p99")}
     return middle | {"max": max(longest, default=None)}
 
 
-def _over_rounds(group: list[Row]) -> Row:
+def _over_rounds(rounds: list[Row]) -> Row:
+    figures: dict[str, Any] = {name: _median(getattr(row, name) for row in rounds) for name in MEDIANS}
+    figures |= {name: sum(getattr(row, name) for row in rounds) for name in SUMS}
     return replace(
-        group[0],
-        runs=sum(each.runs for each in group),
-        gbps=statistics.median(each.gbps for each in group),
-        gbps_min=min(each.gbps_min for each in group),
-        gbps_max=max(each.gbps_max for each in group),
-        first_folio_us=_median(each.first_folio_us for each in group),
-        inaccessible_us=_percentiles([each.inaccessible_us for each in group]),
-        cpu_ns_per_page=statistics.median(each.cpu_ns_per_page for each in group),
-        minor_faults_per_folio=_median(each.minor_faults_per_folio for each in group),
-        tlb_shootdowns_per_folio=_median(each.tlb_shootdowns_per_folio for each in group),
-        writes=sum(each.writes for each in group),
-        write_wait_us=_percentiles([each.write_wait_us for each in group]),
-        verified_bytes=sum(each.verified_bytes for each in group),
-        records=tuple(name for each in group for name in each.records),
+        rounds[0],
+        **figures,
+        gbps_min=min(row.gbps_min for row in rounds),
+        gbps_max=max(row.gbps_max for row in rounds),
+        inaccessible_us=_percentiles([row.inaccessible_us for row in rounds]),
+        write_wait_us=_percentiles([row.write_wait_us for row in rounds]),
+        records=tuple(name for row in rounds for name in row.records),
     )
 
 
 def with_ratios(rows: Iterable[Row]) -> list[Row]:
     """The rows by folio size and setting, vanilla first in each group, each with its ratio to vanilla."""
     rows = list(rows)
-    base = {row.setting: row.gbps for row in rows if row.engine == VANILLA}
+    vanilla = {row.setting: row.gbps for row in rows if row.engine == VANILLA}
     ordered = sorted(rows, key=lambda row: (row.folio_kib, row.engine != VANILLA))
     return [
-        replace(row, ratio=row.gbps / base[row.setting] if row.setting in base else None) for row in ordered
+        replace(row, ratio=row.gbps / vanilla[row.setting] if row.setting in vanilla else None)
+        for row in ordered
     ]

@@ -8,7 +8,6 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from ferry.bench import migbench, rows
-from ferry.progress import Step
 from ferry.results import provenance, report
 from ferry.suites import mmtests
 
@@ -40,8 +39,7 @@ def run(args: argparse.Namespace) -> int:
     plan.check()
     output = report.Output(args.json)
     output.check()
-    with Step("Linux's tests of mm") as step:
-        found, copied = mmtests.run(plan, step.update)
+    found, copied = mmtests.run(plan)
     worse = mmtests.worse(found)
     output.write(_as_json(plan, found, copied))
     output.show(_table(plan, found, copied))

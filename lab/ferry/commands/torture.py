@@ -7,7 +7,7 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from ferry.help import examples
-from ferry.progress import Step, note
+from ferry.progress import note
 from ferry.results import provenance, report
 from ferry.suites import torture
 
@@ -91,14 +91,14 @@ def run(args: argparse.Namespace) -> int:
     plan.check()
     output = report.Output(args.json)
     output.check()
-    found = []
-    with Step("torture") as step:
-        for outcome in torture.run(plan, step.update):
-            found.append(outcome)
-            note(f"{outcome.name}: {_verdict(outcome)}")
-            # A long campaign may be ended before its end.
-            if output.path:
-                output.write(_as_json(plan, found))
+
+    def tell(outcomes: list[torture.Outcome]) -> None:
+        note(f"{outcomes[-1].name}: {outcomes[-1].verdict}")
+        # A long campaign may be ended before its end.
+        if output.path:
+            output.write(_as_json(plan, outcomes))
+
+    found = torture.run(plan, tell)
     output.write(_as_json(plan, found))
     output.show(_table(plan, found))
     if not output.is_stdout:
@@ -122,14 +122,8 @@ def _table(plan: torture.Plan, found: list[torture.Outcome]) -> Table:
         if had:
             scaled = had | {"bytes": had["bytes"] // MIB, "quarantined": had["quarantined"] // 1024}
             cells = [f"{scaled[name]:,}" for name in torture.FIGURES]
-        table.add_row(each.name, *cells, str(len(each.complaints)), _verdict(each))
+        table.add_row(each.name, *cells, str(len(each.complaints)), each.verdict)
     return table
-
-
-def _verdict(outcome: torture.Outcome) -> str:
-    if outcome.mistakes or outcome.complaints:
-        return "FAILED"
-    return f"not here: {outcome.skipped}" if outcome.skipped else "passed"
 
 
 def _as_json(plan: torture.Plan, found: list[torture.Outcome]) -> dict[str, Any]:

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import email
 import json
-import os
 import re
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
@@ -298,10 +297,7 @@ def link(places: Places) -> None:
         if here.exists() and not here.is_symlink():
             raise FerryError(f"{there} is a file that Linux has: change it by a patch instead")
         here.parent.mkdir(parents=True, exist_ok=True)
-        target = os.path.relpath(there, here.parent)
-        if not here.is_symlink() or str(here.readlink()) != target:
-            here.unlink(missing_ok=True)
-            here.symlink_to(target)
+        files.link(here, there)
     files.write(listing, "".join(f"/{name}\n" for name in wanted) + "/out-*/\n")
 
 

@@ -82,6 +82,11 @@ class Outcome:
     wrong: str | None
     seconds: float
 
+    @property
+    def verdict(self) -> str:
+        """How it went, in words."""
+        return f"failed: {self.wrong}" if self.wrong else "passed"
+
 
 class Operator:
     """Types commands, and writes down what came."""
@@ -284,35 +289,29 @@ def where(cpus: int) -> Machine:
 
 def kernel() -> list[Path]:
     """The packages of a kernel with the modules that the guest has a use for; kept while nothing changes."""
-    place = paths.BUILD / "debian/kernel"
     listed = paths.BUILD / "debian/modules"
     files.write(listed, "".join(f"{name}\n" for name in disk.MODULES))
     source = tree.assemble_current()
     configs = sorted(paths.KERNEL.glob("**/*.config"))
     wanted = files.digest(tree.fingerprint(source, tree.HERE), Path(deb.__file__), listed, *configs)
-    with files.locked(paths.BUILD / "debian/kernel.lock"):
-        if files.read(place / "key") != wanted:
-            shutil.rmtree(place, ignore_errors=True)
-            deb.build(deb.Choice(deb.CLOUD, modules=str(listed)), place)
-            files.write(place / "key", wanted)
+    choice = deb.Choice(deb.CLOUD, modules=str(listed))
+    place = files.made(paths.BUILD / "debian/kernel", wanted, lambda place: deb.build(choice, place))
     return sorted(place.glob("linux-image-*.deb"))
 
 
 def update_of_debian() -> list[Path]:
     """The package of Debian's kernel that UPDATE stands for; kept while it is the newest."""
-    place = paths.BUILD / "debian/update"
     depends = proc.output(["apt-cache", "show", "--no-all-versions", UPDATE], env=packages.APT_ENV)
     found = re.search(r"^Depends: (linux-image-\S+)", depends, re.MULTILINE)
     if not found:
         raise FerryError(f"apt has no package {UPDATE}: run apt-get update")
     wanted = f"{found[1]} {packages.candidate(found[1])}"
-    with files.locked(paths.BUILD / "debian/update.lock"):
-        if files.read(place / "key") != wanted:
-            shutil.rmtree(place, ignore_errors=True)
-            place.mkdir(parents=True)
-            command = ["apt-get", "download", "-q", found[1]]
-            proc.run(command, title="fetch Debian's newest kernel", cwd=place, env=packages.APT_ENV)
-            files.write(place / "key", wanted)
+    command = ["apt-get", "download", "-q", found[1]]
+
+    def fetch(place: Path) -> None:
+        proc.run(command, title="fetch Debian's newest kernel", cwd=place, env=packages.APT_ENV)
+
+    place = files.made(paths.BUILD / "debian/update", wanted, fetch)
     return sorted(place.glob("linux-image-*.deb"))
 
 

@@ -9,17 +9,17 @@ is tried again.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ferry import files, packages, paths, proc
 from ferry.bench import migbench, rows
-from ferry.errors import FerryError, UsageError
+from ferry.errors import FerryError, choose
 from ferry.kernel import kbuild
 from ferry.kernel.kbuild import Kernel
 from ferry.suites import kselftest, ktap
-from ferry.vm import machine, qemu, records
+from ferry.vm import boots, machine, qemu, records
+from ferry.vm.boots import Boot, Said
 from ferry.vm.machine import Machine
 
 # Command lines, as run_vmtests.sh has them. khugepaged.c of 6.12.117 does not compile.
@@ -72,10 +72,8 @@ class Plan:
 
     def check(self) -> None:
         """Raise UsageError for what can be known to fail without a boot."""
-        for test in self.tests:
-            if test not in TESTS:
-                raise UsageError(f"no test '{test}': choose from {', '.join(TESTS)}")
-        migbench.check_engines(self.engines)
+        choose("test", self.tests, TESTS)
+        choose("engine", self.engines, migbench.ENGINES)
 
 
 def build(kernel: Kernel, tests: tuple[str, ...]) -> Path:
@@ -111,31 +109,37 @@ def script(plan: Plan, engine: str, programs: Path) -> str:
     return "\n".join(lines)
 
 
-def run(plan: Plan, told: Callable[[str], None]) -> tuple[list[Outcome], dict[str, int]]:
+def run(plan: Plan) -> tuple[list[Outcome], dict[str, int]]:
     """All outcomes, engine by engine, and how many folios each engine copied.
 
     Raises DirtyConsole if a kernel complained, FerryError if a guest did not say how a test ended.
     """
-    found: list[Outcome] = []
-    copied: dict[str, int] = {}
-    kernels = {
-        engine: kbuild.build("vanilla" if engine == rows.VANILLA else "ferry") for engine in plan.engines
-    }
-    programs = build(next(iter(kernels.values())), plan.tests)
+    programs = build(kbuild.build(rows.flavour(plan.engines[0])), plan.tests)
     limit = BOOT_S + TEST_S * TRIES * len(plan.tests)
-    for engine, kernel in kernels.items():
-        job = qemu.Job(script(plan, engine, programs), limit, host_root=True, name=f"mm-{engine}")
-        told(engine)
-        said = qemu.run(kernel, plan.machine, job, on_output=told).said
-        here = parse(said, engine)
-        if len(here) != len(plan.tests):
-            raise FerryError(f"{len(here)} of {len(plan.tests)} tests ended on {kernel.release}, {engine}")
-        found += here
-        texts = kselftest.outputs(said)
+    every = [
+        Boot(
+            f"mm, {engine}",
+            rows.flavour(engine),
+            plan.machine,
+            qemu.Job(script(plan, engine, programs), limit, host_root=True),
+        )
+        for engine in plan.engines
+    ]
+    copied: dict[str, int] = {}
+
+    def parsed(index: int, said: Said) -> list[Outcome]:
+        engine = plan.engines[index]
+        outcomes = parse(said.text, engine)
+        if len(outcomes) != len(plan.tests):
+            raise FerryError(f"{len(outcomes)} of {len(plan.tests)} tests ended on {engine}")
+        texts = kselftest.outputs(said.text)
         for test in plan.tests:
             files.write(log(test, engine), texts.get(test, ""))
-        copied |= [(engine, each["folios"]) for each in records.every(said, "copied")]
-    return found, copied
+        copied.update((engine, record["folios"]) for record in records.every(said.text, "copied"))
+        return outcomes
+
+    of_engines, _ = boots.run("Linux's tests of mm", every, parsed)
+    return [outcome for outcomes in of_engines for outcome in outcomes], copied
 
 
 def log(test: str, engine: str) -> Path:

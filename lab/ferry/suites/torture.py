@@ -9,18 +9,18 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from ferry import proc
-from ferry.errors import UsageError
+from ferry.errors import FerryError, UsageError, choose
 from ferry.kernel import kbuild
-from ferry.kernel.kbuild import Kernel
 from ferry.server import profile
 from ferry.suites import kselftest, ktap
-from ferry.vm import emulator, machine, qemu
+from ferry.vm import boots, emulator, machine, qemu
+from ferry.vm.boots import Boot
 from ferry.vm.machine import Machine
 
 PROGRAM = "torture"
@@ -61,6 +61,13 @@ class Outcome:
     def passed(self) -> bool:
         """Nothing was wrong, and the kernel did not complain; a class that was skipped proves nothing."""
         return not (self.mistakes or self.complaints or self.skipped)
+
+    @property
+    def verdict(self) -> str:
+        """How it went, in words."""
+        if self.mistakes or self.complaints:
+            return "FAILED"
+        return f"not here: {self.skipped}" if self.skipped else "passed"
 
     def __add__(self, other: Outcome) -> Outcome:
         return Outcome(
@@ -128,6 +135,14 @@ class Plan:
         if self.module and not Path(self.module).is_file():
             raise UsageError(f"no module {self.module}: name the .ko file of the engine")
 
+    def boot(self, program: Path, names: Sequence[str], where: Machine) -> Boot:
+        """A guest for some classes, on one of the machines."""
+        how = "one by one" if machine.ONE_BY_ONE in where.kernel_args else "in ranges"
+        limit = SPARE_S + len(names) * (self.seconds + CLASS_S)
+        job = qemu.Job(self.script(program, names), limit, host_root=True)
+        title = f"{PROGRAM}, {'all' if self.one_boot else names[0]}, {how}"
+        return Boot(title, self.flavour, where, job)
+
     def script(self, program: Path, names: Sequence[str]) -> str:
         """The job of one boot: classes of the program, with the engine."""
         lines, more = ["cd /dev/shm"], f" -d {self.deadline_ms}" if self.deadline_ms else ""
@@ -158,20 +173,30 @@ class Plan:
         return "\n".join(lines)
 
 
-def run(plan: Plan, show: Callable[[str], None] = lambda line: None) -> Iterator[Outcome]:
-    """The outcome of each class, as it comes."""
-    kernel = kbuild.build(plan.flavour)
-    program = next(path for path in kselftest.build(kernel) if path.name == PROGRAM)
-    chosen = list(_chosen(classes(program), plan.classes))
-    for names in [chosen] if plan.one_boot else [[name] for name in chosen]:
-        sums = {name: Outcome(name) for name in names}
-        for where in plan.machines:
-            how = "one by one" if machine.ONE_BY_ONE in where.kernel_args else "in ranges"
-            what = f"{'all' if plan.one_boot else names[0]}, {how}"
-            show(what)
-            found = _boot(kernel, where, names, plan.script(program, names), plan.seconds, what)
-            sums = {name: outcome + found[name] for name, outcome in sums.items()}
-        yield from sums.values()
+def run(plan: Plan, tell: Callable[[list[Outcome]], None] = lambda outcomes: None) -> list[Outcome]:
+    """The outcome of each class. tell gets those that there are, each time that a class is through."""
+    program = next(path for path in kselftest.build(kbuild.build(plan.flavour)) if path.name == PROGRAM)
+    every = classes(program)
+    choose("class", plan.classes, every)
+    chosen = list(plan.classes or every)
+    groups = [chosen] if plan.one_boot else [[name] for name in chosen]
+    parts = [(names, where) for names in groups for where in plan.machines]
+    sums: dict[str, Outcome] = {}
+
+    def ended(index: int, said: str, complaints: tuple[str, ...] = ()) -> None:
+        for name, outcome in _outcomes(said, parts[index][0], complaints).items():
+            sums[name] = sums.get(name, Outcome(name)) + outcome
+        if (index + 1) % len(plan.machines) == 0:
+            tell([*sums.values()])
+
+    def failed(index: int, err: FerryError) -> None:
+        if not isinstance(err, qemu.BadGuest):
+            raise err
+        ended(index, err.said, tuple(str(err).splitlines()))
+
+    all_boots = [plan.boot(program, names, where) for names, where in parts]
+    boots.run("torture", all_boots, lambda index, said: ended(index, said.text), failed=failed)
+    return [*sums.values()]
 
 
 def classes(program: Path) -> list[str]:
@@ -179,29 +204,16 @@ def classes(program: Path) -> list[str]:
     return proc.output([str(program), "-l"]).split()
 
 
-def _chosen(known: Sequence[str], wanted: Sequence[str]) -> Iterable[str]:
-    for name in wanted:
-        if name not in known:
-            raise UsageError(f"no class '{name}': choose from {', '.join(known)}")
-    return wanted or known
-
-
-def _boot(
-    kernel: Kernel, where: Machine, names: Sequence[str], script: str, seconds: int, what: str
-) -> dict[str, Outcome]:
-    limit = SPARE_S + len(names) * (seconds + CLASS_S)
-    job = qemu.Job(script, limit, host_root=True, name=f"{PROGRAM}-{re.sub('[, ]+', '-', what)}")
-    complaints: tuple[str, ...] = ()
-    try:
-        said = qemu.run(kernel, where, job).said
-    except qemu.BadGuest as err:
-        said, complaints = err.said, tuple(str(err).splitlines())
+def _outcomes(said: str, names: Sequence[str], complaints: tuple[str, ...]) -> dict[str, Outcome]:
+    """What a boot tells of its classes; a complaint of its kernel is about each."""
     text = kselftest.outputs(said).get(PROGRAM, "")
     # It may have died of wrong bytes itself.
     mistakes = ("it ended without a result; it said:", *text.splitlines()[-5:])
-    found = parse(text)
-    told = {name: found.get(name, Outcome(name, mistakes=mistakes)) for name in names}
-    return {name: replace(each, complaints=complaints) for name, each in told.items()}
+    told = parse(text)
+    return {
+        name: replace(told.get(name, Outcome(name, mistakes=mistakes)), complaints=complaints)
+        for name in names
+    }
 
 
 def parse(text: str) -> dict[str, Outcome]:
@@ -224,4 +236,5 @@ def parse(text: str) -> dict[str, Outcome]:
 
 def as_json(plan: Plan, outcomes: Sequence[Outcome]) -> dict[str, Any]:
     """All that was counted."""
-    return {"plan": asdict(plan), "classes": [asdict(each) | {"passed": each.passed} for each in outcomes]}
+    told = [asdict(outcome) | {"passed": outcome.passed, "verdict": outcome.verdict} for outcome in outcomes]
+    return {"plan": asdict(plan), "classes": told}

@@ -2,17 +2,18 @@
 """The one way to measure: boots, each with a job, of which each gives what a parser makes of its records.
 
 Each boot begins from nothing, so none depends on another. Where time is virtual as many run at once as the
-host has CPUs, and their figures depend on nothing but what is booted. Where it is wall time they run one
-after the other, in the order that is given.
+host has CPUs, and their figures depend on nothing but what is booted. Where it is wall time, or the guest
+has the host's files, they run one after the other, in the order that is given.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import TypeVar
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
 
 from ferry.errors import FerryError
 from ferry.kernel import kbuild
@@ -33,6 +34,11 @@ class Boot:
     machine: Machine
     job: qemu.Job
     turn: int = 0  # which of several that are alike
+
+    @property
+    def named_job(self) -> qemu.Job:
+        """Its job, whose log is called as the boot is."""
+        return replace(self.job, name=re.sub(r"\W+", "-", self.title))
 
 
 @dataclass(frozen=True)
@@ -68,7 +74,7 @@ def run(
     names = [_name(boot, kernels[boot.flavour], store, kvm) for boot in boots]
     results = _kept(boots, names, parse, store)
     missing = [index for index in range(len(boots)) if index not in results]
-    virtual = all(boot.machine.icount for boot in boots)
+    virtual = all(boot.machine.icount and not boot.job.host_root for boot in boots)
     if kvm and missing:
         qemu.probe_kvm(kernels[boots[missing[0]].flavour])
     if virtual:  # the longest first, so that all end at about one time
@@ -76,11 +82,10 @@ def run(
 
     def measure(index: int, cancelled: threading.Event) -> tuple[int, Result]:
         boot, kernel = boots[index], kernels[boots[index].flavour]
+        how: dict[str, Any] = {"kvm": kvm, "cancelled": cancelled}
+        how |= {} if virtual else {"on_output": step.update}
         try:
-            told = None if virtual else step.update
-            text = qemu.measure(
-                kernel, boot.machine, boot.job, boot.title, kvm=kvm, on_output=told, cancelled=cancelled
-            )
+            text = qemu.measure(kernel, boot.machine, boot.named_job, boot.title, **how)
             result = parse(index, Said(text, names[index]))
         except FerryError as err:
             if not failed or cancelled.is_set():

@@ -143,8 +143,8 @@ def _verify(wanted: Base, description: Path) -> None:
 
 def _download(wanted: Base) -> Path:
     """Fetch the source package with apt, which checks it; returns the .dsc file."""
-    apt, target = PLACE / "apt", PLACE / "download"
-    options = _apt_options(apt)
+    target = PLACE / "download"
+    options = packages.apart(PLACE / "apt", "deb-src", packages.mirrors())
     shutil.rmtree(target, ignore_errors=True)
     target.mkdir(parents=True)
     fetch = ["source", "-q", "--download-only", wanted.package]
@@ -165,24 +165,6 @@ def _download(wanted: Base) -> Path:
     return found[0]
 
 
-def _apt_options(apt: Path) -> list[str]:
-    """A configuration for sources beside the system's, from the same mirrors."""
-    for name in ("lists/partial", "cache/archives/partial"):
-        (apt / name).mkdir(parents=True, exist_ok=True)
-    listing = apt / "sources.list"
-    files.write(
-        listing, "".join(f"deb-src [signed-by={packages.KEYRING}] {place}\n" for place in packages.mirrors())
-    )
-    setting = {
-        "Dir::Etc::sourcelist": listing,
-        "Dir::Etc::sourceparts": "/dev/null",
-        "Dir::State::Lists": apt / "lists",
-        "Dir::Cache": apt / "cache",
-        "APT::Sandbox::User": "root",
-    }
-    return [word for key, value in setting.items() for word in ("-o", f"{key}={value}")]
-
-
 def _own_files() -> list[Path]:
     return sorted(path for path in (HERE / "src").rglob("*") if path.is_file())
 
@@ -194,11 +176,7 @@ def _parts(found: list[Path]) -> list[str | bytes | Path]:
 def _link() -> None:
     """Link each file of server/qemu/src to its place in the source."""
     for path in _own_files():
-        place = SOURCE / path.relative_to(HERE / "src")
-        target = os.path.relpath(path, place.parent)
-        if not place.is_symlink() or str(place.readlink()) != target:
-            place.unlink(missing_ok=True)
-            place.symlink_to(target)
+        files.link(SOURCE / path.relative_to(HERE / "src"), path)
 
 
 def _configure(wanted: Base, version: str) -> None:
