@@ -10,11 +10,20 @@
 #include <sched.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #define BALANCING "/proc/sys/kernel/numa_balancing"
 #define SCAN_DELAY "/sys/kernel/debug/sched/numa_balancing/scan_delay_ms"
 #define TIERING "2"
 #define GIVE_UP_NS 30000000000UL
+
+static void burn_ns(uint64_t ns)
+{
+	uint64_t since = clock_ns(CLOCK_THREAD_CPUTIME_ID);
+
+	while (clock_ns(CLOCK_THREAD_CPUTIME_ID) - since < ns)
+		;
+}
 
 /*
  * Until the kernel has hidden all of it. It does so in the ticks of the task
@@ -26,10 +35,7 @@ static void wait_until_hidden(const struct bench *b, unsigned long before)
 	unsigned long hidden;
 
 	do {
-		uint64_t since = clock_ns(CLOCK_THREAD_CPUTIME_ID);
-
-		while (clock_ns(CLOCK_THREAD_CPUTIME_ID) - since < 5000000)
-			;
+		burn_ns(5000000);
 		hidden = vmstat("numa_pte_updates") - before;
 		if (clock_ns(CLOCK_MONOTONIC) - begin > GIVE_UP_NS)
 			die(EXIT_CANNOT_RUN,
@@ -91,8 +97,13 @@ int promote_move(struct bench *b, size_t first, size_t count)
 	return 0;
 }
 
-/* The checks touch the memory, too: what has not moved by now stays. */
+/*
+ * The checks touch the memory, too: what has not moved by now stays. The last pages
+ * may wait for a tick, if the kernel moves several at once.
+ */
 void promote_finish(void)
 {
+	if (!access("/proc/sys/vm/migrate_promote_batch", F_OK))
+		burn_ns(20000000);
 	setting_restore(BALANCING);
 }

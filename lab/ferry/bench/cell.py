@@ -91,10 +91,10 @@ class Cell:
 
     def policy_lines(self) -> list[str]:
         """Shell lines that choose how much is in flight."""
-        if self.engine in NO_ENGINE:
-            return []
-        stripe = max(PAGE, parse_size(self.folio)) if self.batch_pages else 0
         chosen = [f"echo {value} >{_setting(name)}" for name, value in self.settings]
+        if self.engine in NO_ENGINE:
+            return chosen
+        stripe = max(PAGE, parse_size(self.folio)) if self.batch_pages else 0
         return [f"use_policy {self.batch_pages} {stripe}", *chosen]
 
     def bench_lines(self, index: int) -> list[str]:

@@ -27,7 +27,9 @@ from ferry.vm.machine import Machine
 from ferry.vm.store import Store
 
 PLUGIN = emulator.HERE / "plugin/steps.c"
-CALLS = ("move_pages", "migrate_pages", "mbind")
+CALLS = ("move_pages", "migrate_pages", "mbind", "promote")
+# Where each but a system call begins, which is for one folio: NUMA balancing moves it as it is touched.
+ENTRIES = {"promote": "asm_exc_page_fault"}
 ENGINES = (rows.VANILLA, "none", "cpu", "dcbm")
 # Without it a system call was a question and not a move.
 MUST = "migrate_pages"
@@ -94,7 +96,9 @@ class Plan:
                 raise UsageError(f"no folio size '{folio}': choose from {', '.join(migbench.FOLIOS)}")
         if self.call not in CALLS:
             raise UsageError(f"no call '{self.call}': choose from {', '.join(CALLS)}")
-        if self.order != "up" and self.call != "move_pages":
+        if self.call in migbench.TIERING and not self.machine.slow_nodes:
+            raise UsageError(f"--call {self.call}: {self.server} has no slow node, --profile cxl does")
+        if self.order != "up" and self.call not in ("move_pages", "promote"):
             raise UsageError(f"--order {self.order}: {self.call} moves in order of addresses")
         channels = profile.load(self.server).dma.channels
         if not 1 <= self.channels <= channels:
@@ -172,7 +176,7 @@ def table(system_map: str, call: str) -> str:
 
 
 def _role(name: str, call: str) -> str:
-    if name == f"__x64_sys_{call}":
+    if name == ENTRIES.get(call, f"__x64_sys_{call}"):
         return "start"
     if name.startswith(("asm_common_interrupt", "asm_exc_", "asm_sysvec_")):
         return "trap"
@@ -194,7 +198,8 @@ def script(plan: Plan, engine: str, folio: str) -> str:
         lines += [f"use_engine {engine} 0"]
     symbol = r'{"record": "symbol", "address": "\1", "name": "\2"}'
     bench_args = f"--call {plan.call} --folio {folio} --bytes {plan.size} --warmup 1 --runs 1"
-    bench_args += f" --order {plan.order}"
+    nodes = " ".join(f"{name} {node}" for name, node in migbench.nodes(plan.call).items())
+    bench_args += f" --order {plan.order} {nodes}"
     lines += [
         # One process for all of them: record() has several for each.
         rf"sed -nE 's/^(\S+) [tT] (\S+)\s+\[.*/{symbol}/p' /proc/kallsyms >&3",
@@ -260,5 +265,6 @@ def _breakdown(plan: Plan, folio: str, engine: str, said: Said) -> Breakdown:
         raise FerryError(f"nothing was counted for {folio}, {engine}")
     rows.from_migbench(records.of(said.text, "migbench")["found"], engine, channels)
     symbols = [(int(each["address"], 16), each["name"]) for each in records.every(said.text, "symbol")]
-    counts = parse(text, symbols, parse_size(plan.size) // parse_size(folio))
+    folios = 1 if plan.call in ENTRIES else parse_size(plan.size) // parse_size(folio)
+    counts = parse(text, symbols, folios)
     return Breakdown(parse_size(folio) // 1024, engine, channels, counts, (said.record,))

@@ -43,6 +43,7 @@ CALLERS = (
     ("demote", "up", ("2M",), 1),
     ("compact", "up", ("4K",), 3),
 )
+PROMOTE_WAYS: tuple[tuple[tuple[str, int], ...], ...] = ((), (("vm.migrate_promote_batch", 16),))
 # A second. Each on an even place is left out of a part.
 WRITE_RATES = (0, 1000, 10000, 100000)
 # A move takes a few ms: of 1,000 writes a second it sees a handful.
@@ -131,15 +132,15 @@ def compare(table: Table, found: Sequence[Found], where: str | None = None) -> l
     """
     known = published()[table.source]
     found = [_with_copies(each, found) for each in found]
-    base: dict[str, Found] = {}
+    base: dict[tuple[str, str], Found] = {}
     for each in found:
         if each.cell.engine == "vanilla":
-            old = base.setdefault(each.cell.folio, each)
-            base[each.cell.folio] = max(old, each, key=lambda one: one.cell.folios)
+            old = base.setdefault(_moves(each.cell), each)
+            base[_moves(each.cell)] = max(old, each, key=lambda one: one.cell.folios)
     compared = []
     for each in found:
         same = [one for one in found if one.cell.engine == "vanilla" and _alike(one.cell, each.cell)]
-        most = base.get(each.cell.folio)
+        most = base.get(_moves(each.cell))
         vanilla = most if each.cell.engine == "vanilla" or not same else same[0]
         posted = table.posted(known, each.cell, where or table.profile)
         compared.append(
@@ -186,8 +187,13 @@ def _speed(one: Found) -> float:
 
 
 def _alike(one: Cell, other: Cell) -> bool:
-    names = ("folio", "folios", "write_rate", "caller")
-    return all(getattr(one, name) == getattr(other, name) for name in names)
+    names = ("folios", "write_rate")
+    return _moves(one) == _moves(other) and all(getattr(one, name) == getattr(other, name) for name in names)
+
+
+def _moves(one: Cell) -> tuple[str, str]:
+    """What is moved by whom: one vanilla is what all of that is compared with."""
+    return one.folio, one.caller
 
 
 def in_one_batch(folio: str, folios: int) -> int:
@@ -293,10 +299,12 @@ def _callers(known: dict[str, Any], scale: Scale) -> list[Cell]:
             call=call,
             order=order,
             warmup=warmup,
+            settings=way,
         )
         for call, order, folios, warmup in callers
         for folio in folios
         for engine, channels in engines
+        for way in (PROMOTE_WAYS if (call, folio) == ("promote", "4K") and engine != "vanilla" else ((),))
     ]
 
 

@@ -71,6 +71,8 @@ def _panels(result: Json) -> list[Panel]:
     draw = _plot_channels
     if result["table"] == "v5-batch":
         draw = _plot_batches
+    elif result["table"] == "callers":
+        draw = _plot_callers
     elif result["table"] in ("mtcopy", "userspace", "v1-cycles"):
         draw = _plot_folios
     where = "here" if show.is_here(result) else "emulated"
@@ -165,6 +167,18 @@ def _plot_batches(axes: Axes, cells: list[Json], where: str) -> None:
     axes.xaxis.set_minor_formatter("")  # its labels would lie on each other
     axes.set_xlabel("first folio usable after, us")
     axes.axhline(1.0, color="grey", linewidth=0.8)
+    axes.set_ylim(bottom=0)
+
+
+def _plot_callers(axes: Axes, cells: list[Json], where: str) -> None:
+    """Ratio by who moves."""
+    callers = list(dict.fromkeys(cell["caller"] for cell in cells))
+    names = [name for name in dict.fromkeys(map(show.engine, cells)) if name != "vanilla"]
+    for i, name in enumerate(names):
+        points = [(callers.index(c["caller"]), c["ratio"]) for c in cells if show.engine(c) == name]
+        axes.plot(*zip(*points, strict=True), f"C{i}o", label=f"{name}, {where}", markersize=5)
+    axes.axhline(1.0, color="grey", linewidth=0.8)
+    axes.set_xticks(range(len(callers)), callers, fontsize="small", rotation=30, ha="right")
     axes.set_ylim(bottom=0)
 
 

@@ -83,6 +83,7 @@ struct migrate_sources;
 void migrate_folio_end(struct folio *src, struct folio *dst,
 		       struct anon_vma *anon_vma, enum migrate_reason reason,
 		       struct migrate_sources *sources);
+bool migrate_misplaced_room(struct pglist_data *pgdat, int nr_pages, int order);
 
 #ifdef CONFIG_MIGRATE_RANGES
 

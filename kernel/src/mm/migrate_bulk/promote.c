@@ -1,0 +1,331 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Pages that NUMA balancing finds on the wrong node move several at once.
+ *
+ * A hint fault of Linux moves the page that was touched, alone. Here the fault
+ * makes the page accessible where it is, and notes its address for its task. The
+ * task moves what is noted on its way to user space: when the notes are full, or at
+ * its next tick.
+ *
+ * A note is an address and no reference. So nobody finds a reference that nothing
+ * explains, and whatever becomes of the page meanwhile needs no word: when its
+ * turn comes the address is looked up anew, and what is there is moved only if all
+ * that the fault has asked still holds. NUMA balancing's statistics, which steer how
+ * often it looks at memory, learn of each fault when its outcome is known.
+ */
+#include <linux/cpuset.h>
+#include <linux/ksm.h>
+#include <linux/memcontrol.h>
+#include <linux/memory-tiers.h>
+#include <linux/mempolicy.h>
+#include <linux/migrate_promote.h>
+#include <linux/mm.h>
+#include <linux/mmap_lock.h>
+#include <linux/pagewalk.h>
+#include <linux/sched/numa_balancing.h>
+#include <linux/sched/sysctl.h>
+#include <linux/slab.h>
+#include <linux/sysctl.h>
+#include <linux/task_work.h>
+#include <linux/vmstat.h>
+
+#include "../internal.h"
+#include "migrate_bulk.h"
+
+/* As many as a range has */
+#define MIGRATE_NOTES	MIGRATE_RANGE
+
+/**
+ * struct migrate_note - a hint fault on a page of the wrong node
+ * @addr: where
+ * @folio: that is on its way; a name, and no reference
+ * @memcg: of it, referenced while it is on its way
+ * @last_cpupid: for task_numa_fault()
+ * @flags: for task_numa_fault()
+ * @from: the node that it was on
+ */
+struct migrate_note {
+	unsigned long addr;
+	struct folio *folio;
+	struct mem_cgroup *memcg;
+	int last_cpupid;
+	int flags;
+	int from;
+};
+
+/**
+ * struct migrate_promotions - what a task has noted
+ * @work: links to itself unless it is queued
+ * @mm: whose addresses these are; only compared
+ * @target: where all of them are to be
+ * @nr: how many
+ * @notes: the faults
+ *
+ * Only the task itself changes it, but for @work, which its ticks queue, too.
+ */
+struct migrate_promotions {
+	struct callback_head work;
+	struct mm_struct *mm;
+	int target;
+	unsigned int nr;
+	struct migrate_note notes[MIGRATE_NOTES];
+};
+
+/* How many notes a task waits for; below 2 there are none */
+unsigned int sysctl_migrate_promote_batch __read_mostly;
+static const unsigned int promote_batch_max = MIGRATE_NOTES;
+
+static void promote_queue(struct migrate_promotions *p)
+{
+	/* A tick may come in between: one of both queues it */
+	if (cmpxchg(&p->work.next, &p->work, NULL) == &p->work &&
+	    task_work_add(current, &p->work, TWA_RESUME))
+		WRITE_ONCE(p->work.next, &p->work);
+}
+
+void __migrate_promote_due(struct task_struct *task)
+{
+	struct migrate_promotions *p = READ_ONCE(task->promotions);
+
+	if (READ_ONCE(p->nr) && task->mm && !(task->flags & PF_EXITING))
+		promote_queue(p);
+}
+
+/* Does its policy, as it is now, let NUMA balancing move pages there? */
+static bool promote_is_allowed(struct vm_area_struct *vma, unsigned long addr,
+			       int target)
+{
+	struct mempolicy *pol;
+	pgoff_t ilx;
+	bool allowed;
+
+	if (!vma_migratable(vma) || is_vm_hugetlb_page(vma) ||
+	    !node_isset(target, cpuset_current_mems_allowed))
+		return false;
+	pol = get_vma_policy(vma, addr, 0, &ilx);
+	allowed = pol->flags & MPOL_F_MOF &&
+		  (pol->mode != MPOL_BIND || node_isset(target, pol->nodes));
+	mpol_cond_put(pol);
+	return allowed;
+}
+
+static bool promote_fits(struct folio *folio)
+{
+	return folio_test_anon(folio) && !folio_test_ksm(folio) &&
+	       !folio_test_large(folio) && !folio_is_zone_device(folio);
+}
+
+/* Claim what is at a noted address now, if it is still to be moved */
+static void promote_claim(struct migrate_promotions *p,
+			  struct vm_area_struct *vma, struct migrate_note *note,
+			  struct migrate_claims *claims, struct list_head *list)
+{
+	struct folio_walk fw;
+	struct folio *folio = folio_walk_start(&fw, vma, note->addr, 0);
+
+	if (!folio)
+		return;
+	if (promote_fits(folio) && folio_nid(folio) == note->from &&
+	    migrate_claim(claims, folio, list)) {
+		note->folio = folio;
+		note->memcg = get_mem_cgroup_from_folio(folio);
+	}
+	folio_walk_end(&fw, vma);
+}
+
+/* Return: false if somebody changes the address space at this moment */
+static bool promote_isolate(struct migrate_promotions *p,
+			    struct list_head *list)
+{
+	struct migrate_claims claims = { };
+	struct vm_area_struct *vma = NULL;
+	bool allowed = false;
+	unsigned int i;
+
+	if (!mmap_read_trylock(p->mm))
+		return false;
+	for (i = 0; i < p->nr; i++) {
+		struct migrate_note *note = &p->notes[i];
+
+		if (!vma || note->addr < vma->vm_start ||
+		    note->addr >= vma->vm_end) {
+			vma = vma_lookup(p->mm, note->addr);
+			allowed = vma && promote_is_allowed(vma, note->addr,
+							    p->target);
+		}
+		if (allowed)
+			promote_claim(p, vma, note, &claims, list);
+	}
+	mmap_read_unlock(p->mm);
+	migrate_isolate_claimed(&claims);
+	return true;
+}
+
+static void promote_move(struct migrate_promotions *p, struct list_head *list)
+{
+	struct migration_target_control mtc = {
+		.nid = p->target,
+		.gfp_mask = (GFP_HIGHUSER_MOVABLE | __GFP_THISNODE |
+			     __GFP_NOMEMALLOC | __GFP_NORETRY | __GFP_NOWARN) &
+			    ~__GFP_RECLAIM,
+		.reason = MR_NUMA_MISPLACED,
+	};
+	struct folio *folio;
+	unsigned int i;
+
+	if (list_empty(list))
+		return;
+	if (migrate_misplaced_room(NODE_DATA(p->target), p->nr, 0))
+		migrate_pages_stocked(list, alloc_migration_target, &mtc,
+				      MIGRATE_ASYNC, MR_NUMA_MISPLACED, NULL);
+	/* What is left has not moved */
+	list_for_each_entry(folio, list, lru)
+		for (i = 0; i < p->nr; i++)
+			if (p->notes[i].folio == folio)
+				p->notes[i].folio = NULL;
+	putback_movable_pages(list);
+}
+
+static void promote_count(struct migrate_promotions *p,
+			  struct mem_cgroup *memcg, int from, unsigned int nr)
+{
+	if (!nr)
+		return;
+	count_vm_numa_events(NUMA_PAGE_MIGRATE, nr);
+	count_memcg_events(memcg, NUMA_PAGE_MIGRATE, nr);
+	if (sysctl_numa_balancing_mode & NUMA_BALANCING_MEMORY_TIERING &&
+	    !node_is_toptier(from) && node_is_toptier(p->target))
+		mod_lruvec_state(mem_cgroup_lruvec(memcg, NODE_DATA(p->target)),
+				 PGPROMOTE_SUCCESS, nr);
+}
+
+/* Tell what became of each page; those of one group and node are counted at once */
+static void promote_tell(struct migrate_promotions *p)
+{
+	struct mem_cgroup *memcg = NULL;
+	unsigned int i, nr = 0;
+	int from = NUMA_NO_NODE;
+
+	for (i = 0; i < p->nr; i++) {
+		struct migrate_note *note = &p->notes[i];
+
+		if (note->folio) {
+			if (note->memcg != memcg || note->from != from) {
+				promote_count(p, memcg, from, nr);
+				memcg = note->memcg;
+				from = note->from;
+				nr = 0;
+			}
+			nr++;
+			note->flags |= TNF_MIGRATED;
+		} else {
+			note->flags |= TNF_MIGRATE_FAIL;
+		}
+		task_numa_fault(note->last_cpupid,
+				note->folio ? p->target : note->from, 1,
+				note->flags);
+	}
+	promote_count(p, memcg, from, nr);
+	for (i = 0; i < p->nr; i++)
+		mem_cgroup_put(p->notes[i].memcg);
+}
+
+static void promote_work(struct callback_head *work)
+{
+	struct migrate_promotions *p = container_of(work, typeof(*p), work);
+	LIST_HEAD(list);
+
+	/* From here on a tick may queue it again, which does no harm */
+	WRITE_ONCE(work->next, work);
+	if (current->mm == p->mm && !(current->flags & PF_EXITING)) {
+		if (!promote_isolate(p, &list))
+			return;
+		promote_move(p, &list);
+		promote_tell(p);
+	}
+	WRITE_ONCE(p->nr, 0);
+}
+
+/* Return: with room for another note, for this task and target; or NULL */
+static struct migrate_promotions *promote_get(struct mm_struct *mm, int target)
+{
+	struct migrate_promotions *p = current->promotions;
+
+	if (!p) {
+		p = kmalloc(sizeof(*p), GFP_NOWAIT | __GFP_NOWARN);
+		if (!p)
+			return NULL;
+		init_task_work(&p->work, promote_work);
+		p->work.next = &p->work;
+		p->nr = 0;
+		WRITE_ONCE(current->promotions, p);
+	}
+	/* It was another program's */
+	if (p->mm != mm)
+		WRITE_ONCE(p->nr, 0);
+	if (!p->nr) {
+		p->mm = mm;
+		p->target = target;
+	}
+	return p->target == target && p->nr < MIGRATE_NOTES ? p : NULL;
+}
+
+/**
+ * __migrate_promote_later() - note a misplaced page instead of moving it at once
+ * @vmf: a hint fault, with its page table locked
+ * @folio: what was touched
+ * @target: the node where it should be
+ * @last_cpupid: for task_numa_fault()
+ * @flags: for task_numa_fault()
+ *
+ * Only for what is moved best with others: small anonymous folios that a task
+ * touches which is on its way to user space.
+ *
+ * Context: The page table's lock is held. Allocates, but does not wait.
+ * Return: true if it is noted: then the fault makes it accessible, and leaves it to
+ * this file to call task_numa_fault(). Else the fault goes on as ever.
+ */
+bool __migrate_promote_later(struct vm_fault *vmf, struct folio *folio,
+			     int target, int last_cpupid, int flags)
+{
+	const unsigned int never = PF_KTHREAD | PF_EXITING | PF_IO_WORKER |
+				   PF_USER_WORKER;
+	struct mm_struct *mm = vmf->vma->vm_mm;
+	struct migrate_promotions *p;
+
+	if (!promote_fits(folio) || mm != current->mm ||
+	    current->flags & never)
+		return false;
+	p = promote_get(mm, target);
+	if (!p)
+		return false;
+	p->notes[p->nr] = (struct migrate_note){
+		.addr = vmf->address,
+		.last_cpupid = last_cpupid,
+		.flags = flags,
+		.from = folio_nid(folio),
+	};
+	WRITE_ONCE(p->nr, p->nr + 1);
+	if (p->nr >= READ_ONCE(sysctl_migrate_promote_batch))
+		promote_queue(p);
+	return true;
+}
+
+static struct ctl_table promote_sysctls[] = {
+	{
+		.procname	= "migrate_promote_batch",
+		.data		= &sysctl_migrate_promote_batch,
+		.maxlen		= sizeof(sysctl_migrate_promote_batch),
+		.mode		= 0644,
+		.proc_handler	= proc_douintvec_minmax,
+		.extra1		= SYSCTL_ZERO,
+		.extra2		= (void *)&promote_batch_max,
+	},
+};
+
+static int __init promote_init(void)
+{
+	register_sysctl_init("vm", promote_sysctls);
+	return 0;
+}
+late_initcall(promote_init);

@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Pages that NUMA balancing promotes in batches: vm.migrate_promote_batch.
+ *
+ * Needs a node that is slower than those with CPUs. Linux hides the pages of that
+ * node from a task as it runs; what is touched then is noted, and moves when there
+ * are enough notes, or at the next tick.
+ */
+#include "../kselftest_harness.h"
+
+#include <linux/mempolicy.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "calls.h"
+
+#define BATCH		"/proc/sys/vm/migrate_promote_batch"
+#define BALANCING	"/proc/sys/kernel/numa_balancing"
+#define SCAN		"/sys/kernel/debug/sched/numa_balancing"
+#define VMSTAT		"/proc/vmstat"
+#define REFRESH		"/proc/sys/vm/stat_refresh"
+#define COMPACT		"/proc/sys/vm/compact_memory"
+#define TIERING		2
+#define NOTES		16
+#define PAGES		(4L * NOTES)
+#define FEW		5L
+/* A tick may come between any two lines of a test */
+#define ATTEMPTS	8
+
+static double seconds(clockid_t clock)
+{
+	struct timespec now;
+
+	clock_gettime(clock, &now);
+	return now.tv_sec + now.tv_nsec / 1e9;
+}
+
+/* Linux looks at a task's memory, and at what it has noted, as the task runs */
+static void run_for(double s)
+{
+	double begin = seconds(CLOCK_THREAD_CPUTIME_ID);
+
+	while (seconds(CLOCK_THREAD_CPUTIME_ID) - begin < s)
+		;
+}
+
+static void touch_again(const char *addr, long nr)
+{
+	for (long i = 0; i < nr; i++)
+		(void)*(volatile const char *)(addr + i * PAGE);
+}
+
+static long pages_on(int node, const char *addr, long nr)
+{
+	return nr - pages_not_on(node, addr, 0, nr);
+}
+
+/* What task_numa_fault() was told has moved; -1 if the kernel does not say */
+static long told_of(void)
+{
+	char key[64];
+
+	snprintf(key, sizeof(key), "%-45s:", "numa_pages_migrated");
+	return read_long("/proc/thread-self/sched", key);
+}
+
+/* Hide all that this task has on the slow node; false if Linux does not */
+static bool hide(long nr)
+{
+	long before = read_long(VMSTAT, "numa_pte_updates");
+	double begin = seconds(CLOCK_MONOTONIC);
+
+	write_long(BALANCING, TIERING);
+	while (read_long(VMSTAT, "numa_pte_updates") - before < nr) {
+		run_for(0.01);
+		if (seconds(CLOCK_MONOTONIC) - begin > 20)
+			return false;
+	}
+	return true;
+}
+
+/* Pages of the slow node, in no CPU's LRU cache, from where nothing moves */
+static char *map_slow(int slow)
+{
+	char *base = map(PAGES * PAGE);
+
+	touch(base, 0, PAGES, slow);
+	bind_new_memory(-1);
+	write_long(COMPACT, 1);
+	return base;
+}
+
+FIXTURE(promote)
+{
+	int slow;
+	int fast;
+	char *base;
+};
+
+FIXTURE_SETUP(promote)
+{
+	int nodes[2];
+
+	if (geteuid())
+		SKIP(return, "needs root");
+	if (access(BATCH, F_OK) || access(SCAN, F_OK))
+		SKIP(return, "no vm.migrate_promote_batch, or no debugfs");
+	if (!nodes_find(nodes))
+		SKIP(return, "one node with memory only");
+	self->fast = nodes[0];
+	self->slow = nodes[1];
+	write_long(SCAN "/scan_delay_ms", 1);
+	write_long(SCAN "/scan_period_min_ms", 10);
+	write_long(SCAN "/scan_period_max_ms", 50);
+	ASSERT_TRUE(write_long(BATCH, NOTES));
+	self->base = map_slow(self->slow);
+	if (!hide(PAGES))
+		SKIP(return, "NUMA balancing hides nothing: no node is slow");
+}
+
+FIXTURE_TEARDOWN_PARENT(promote)
+{
+	write_long(BALANCING, 0);
+	write_long(BATCH, 0);
+	write_long(SCAN "/scan_period_max_ms", 60000);
+	write_long(SCAN "/scan_period_min_ms", 1000);
+	write_long(SCAN "/scan_delay_ms", 1000);
+}
+
+/* Fresh ones, hidden */
+static void renew(struct __test_metadata *_metadata,
+		  FIXTURE_DATA(promote) *self)
+{
+	write_long(BALANCING, 0);
+	ASSERT_EQ(0, munmap(self->base, PAGES * PAGE));
+	self->base = map_slow(self->slow);
+	ASSERT_TRUE(hide(PAGES));
+}
+
+TEST_F(promote, what_is_touched_moves_and_is_counted)
+{
+	long promoted = read_long(VMSTAT, "pgpromote_success");
+	long told = told_of();
+
+	ASSERT_EQ(PAGES, pages_on(self->slow, self->base, PAGES));
+	touch_again(self->base, PAGES);
+	run_for(0.05);
+	EXPECT_EQ(PAGES, pages_on(self->fast, self->base, PAGES));
+	EXPECT_EQ(0, wrong_pages(self->base, 0, PAGES));
+	write_long(REFRESH, 1);
+	EXPECT_LE(PAGES, read_long(VMSTAT, "pgpromote_success") - promoted);
+	if (told >= 0)
+		EXPECT_EQ(PAGES, told_of() - told);
+}
+
+TEST_F_TIMEOUT(promote, a_note_waits_for_others, 120)
+{
+	bool waits = false;
+
+	for (int i = 0; i < ATTEMPTS && !waits; i++) {
+		touch_again(self->base, FEW);
+		waits = pages_on(self->slow, self->base, FEW) == FEW;
+		renew(_metadata, self);
+	}
+	EXPECT_TRUE(waits);
+	/* Off: each moves in its fault */
+	write_long(BATCH, 0);
+	touch_again(self->base, 1);
+	EXPECT_EQ(1, pages_on(self->fast, self->base, 1));
+}
+
+TEST_F(promote, a_tick_moves_what_is_noted)
+{
+	touch_again(self->base, FEW);
+	run_for(0.05);
+	EXPECT_EQ(FEW, pages_on(self->fast, self->base, FEW));
+	EXPECT_EQ(0, wrong_pages(self->base, 0, PAGES));
+}
+
+/* Whatever the fault has found, the policy of now decides */
+TEST_F_TIMEOUT(promote, policy_of_the_moment_holds, 120)
+{
+	unsigned long mask = 1UL << self->slow;
+	long stayed = 0;
+
+	for (int i = 0; i < ATTEMPTS && !stayed; i++) {
+		touch_again(self->base, FEW);
+		ASSERT_EQ(0, syscall(SYS_mbind, self->base, PAGES * PAGE,
+				     MPOL_BIND, &mask, 64UL, 0));
+		stayed = pages_on(self->slow, self->base, FEW);
+		run_for(0.05);
+		EXPECT_EQ(stayed, pages_on(self->slow, self->base, FEW));
+		renew(_metadata, self);
+	}
+	EXPECT_LT(0, stayed);
+}
+
+TEST_F_TIMEOUT(promote, memory_may_go_while_it_is_noted, 120)
+{
+	for (int i = 0; i < ATTEMPTS; i++) {
+		touch_again(self->base, FEW);
+		ASSERT_EQ(0, madvise(self->base, FEW * PAGE, MADV_DONTNEED));
+		run_for(0.01);
+		/* New, and whatever was moved, it was not into these */
+		for (long at = 0; at < FEW * (long)(PAGE / 8); at++)
+			ASSERT_EQ(0, ((uint64_t *)self->base)[at]);
+		touch_again(self->base + FEW * PAGE, FEW);
+		ASSERT_EQ(0, munmap(self->base + FEW * PAGE, FEW * PAGE));
+		run_for(0.01);
+		EXPECT_EQ(0, wrong_pages(self->base, 2 * FEW, PAGES - 2 * FEW));
+		ASSERT_EQ(self->base + FEW * PAGE,
+			  mmap(self->base + FEW * PAGE, FEW * PAGE,
+			       PROT_READ | PROT_WRITE,
+			       MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0));
+		renew(_metadata, self);
+	}
+}
+
+TEST_F_TIMEOUT(promote, memory_may_be_shared_while_it_is_noted, 120)
+{
+	int status;
+	pid_t pid;
+
+	for (int i = 0; i < ATTEMPTS; i++) {
+		touch_again(self->base, FEW);
+		pid = fork();
+		ASSERT_LE(0, pid);
+		if (!pid)
+			_exit(wrong_pages(self->base, 0, PAGES) != 0);
+		self->base[8] = 1;
+		self->base[8] = 0;
+		ASSERT_EQ(pid, waitpid(pid, &status, 0));
+		ASSERT_EQ(0, status);
+		EXPECT_EQ(0, wrong_pages(self->base, 1, PAGES - 1));
+		renew(_metadata, self);
+	}
+}
+
+static void *touch_few(void *addr)
+{
+	touch_again(addr, FEW);
+	return NULL;
+}
+
+/* A thread, and a process that becomes another program */
+TEST_F_TIMEOUT(promote, task_may_end_with_notes, 120)
+{
+	pthread_t thread;
+	int status;
+	pid_t pid;
+
+	for (int i = 0; i < ATTEMPTS; i++) {
+		ASSERT_EQ(0, pthread_create(&thread, NULL, touch_few,
+					    self->base));
+		ASSERT_EQ(0, pthread_join(thread, NULL));
+		pid = fork();
+		ASSERT_LE(0, pid);
+		if (!pid) {
+			touch_again(self->base + FEW * PAGE, FEW);
+			if (i % 2)
+				execl("/bin/true", "true", NULL);
+			_exit(0);
+		}
+		ASSERT_EQ(pid, waitpid(pid, &status, 0));
+		ASSERT_EQ(0, status);
+		EXPECT_EQ(0, wrong_pages(self->base, 0, PAGES));
+		renew(_metadata, self);
+	}
+}
+
+/* Pins move nothing, and are not disturbed: no note holds a page */
+TEST_F(promote, pinned_page_stays)
+{
+	int fd[2];
+
+	ASSERT_TRUE(pin(self->base, fd));
+	touch_again(self->base, PAGES);
+	run_for(0.05);
+	EXPECT_EQ(self->slow, node_of(self->base));
+	EXPECT_EQ(0, wrong_pages(self->base, 0, PAGES));
+}
+
+TEST_HARNESS_MAIN
