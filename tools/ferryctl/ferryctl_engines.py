@@ -35,9 +35,7 @@ KNOWN = {
     "ptdma": Known(PATCHED, "Ferry's kernel has the patches", _ENABLE),
     "plx_dma": Known(WORKS, "length and error of each copy are written back", _ENABLE),
     "softdma": Known(WORKS, "for tests: the CPU copies", "'ferryctl use dcbm'; mtcopy is faster"),
-    "ioatdma": Known(
-        REFUSED, "its watchdog drops copies without reporting an error", "mtcopy is there instead"
-    ),
+    "ioatdma": Known(PATCHED, "Ferry's kernel has the patches", _ENABLE),
     "idxd": Known(
         REFUSED, "it sleeps while it prepares a copy, and an unbound queue takes its channel along",
         "mtcopy is there instead",

@@ -312,8 +312,11 @@ def _headline(kept: Kept) -> str:
         ),
     ]
     rows = [[name, *(f"{ratio(kib):.1f}" for kib in HEADLINE), origin] for name, ratio, origin in have]
-    refused = "`dcbm` refuses their drivers ([why](docs/hardware.md))"
-    rows.append(["Intel I/OAT or DSA", *("-" for _ in HEADLINE), refused])
+    unmeasured = {
+        "Intel Xeon's I/OAT: `dcbm`": "works on the modelled engine, not measured",
+        "Intel DSA": "`dcbm` refuses its driver ([why](docs/hardware.md))",
+    }
+    rows += [[name, *("-" for _ in HEADLINE), state] for name, state in unmeasured.items()]
     head = ("what you have", *map(_folio, HEADLINE), "evidence")
     every = [cell for cell in kept.load("table-v5-throughput")["cells"] if cell["engine"] == "ferry"]
     later = [cell for cell in every if _is_later(cell, vanilla[cell["folio_kib"]])]
