@@ -121,7 +121,7 @@ LISTED(read_error, true, { "read_error", 3 });
 LISTED(residue, true, { "residue", 3 });
 LISTED(prep_null, false, { "prep_null", 3 });
 LISTED(all_at_once, true, { "read_error", 7 }, { "write_error", 5 },
-       { "late", 11 }, { "swap", 2 }, { "prep_null", 13 });
+	 { "late", 11 }, { "swap", 2 }, { "prep_null", 13 });
 
 /*
  * Every second page, and then the others: they do not adjoin where they come from.
