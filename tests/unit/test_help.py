@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0
 """Help comes at once, in a clone where nothing is built and on a machine where nothing can be installed."""
 
+import argparse
 import os
 import shlex
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -69,6 +71,33 @@ def test_machines_and_examples_are_those_there_are(capsys: pytest.CaptureFixture
             cli.parse(example[1:])
         if words == ["vm"]:
             assert ",".join(machine.MACHINES) in "".join(said.split())
+
+
+def _options(parser: argparse.ArgumentParser) -> Iterator[tuple[str, argparse.Action]]:
+    """All that a command has, and those of its verbs."""
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for verb in action.choices.values():
+                yield from _options(verb)
+        for name in action.option_strings:
+            yield name, action
+
+
+def test_an_option_means_the_same_in_each_command() -> None:
+    """What it takes, and how that is read. --engine names one where a guest has one, and else several."""
+    kinds: dict[str, dict[str, object]] = {}
+    for command in cli.COMMANDS:
+        parser = argparse.ArgumentParser()
+        command.add_arguments(parser)
+        name = command.__name__.rpartition(".")[2]
+        for option, action in _options(parser):
+            one_engine = option == "--engine" and name in ("vm", "torture")
+            kind = (type(action), action.type, action.metavar, action.const)
+            kinds.setdefault(f"{option} of one" if one_engine else option, {})[name] = kind
+    differing = {option: found for option, found in kinds.items() if len(set(found.values())) > 1}
+    assert not differing
+    assert len(kinds["--json"]) > 8
+    assert len(kinds["--engine"]) > 3
 
 
 @pytest.mark.parametrize(

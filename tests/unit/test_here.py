@@ -30,8 +30,8 @@ def test_cells_that_do_not_fit_are_left_out_with_the_reason() -> None:
     able, missing = here.split(cells, channels=4, free=256 << 20)
     assert able == [cells[0], cells[2]]
     assert missing == [
-        (cells[1], "16 DMA channels: this machine has 4 free"),
-        (cells[3], "1024 MiB: a node has room for 256"),
+        "1 cells, for which it takes 16 DMA channels: this machine has 4 free",
+        "1 cells, for which it takes 1024 MiB: a node has room for 256",
     ]
 
 

@@ -18,9 +18,8 @@ from ferry.bench import clients, cost, iommu, migbench, steps
 from ferry.commands import compare as compare_command
 from ferry.commands import day as day_command
 from ferry.commands import table as table_command
-from ferry.results import plot, provenance
+from ferry.results import page, provenance
 from ferry.suites import day, mmtests, torture
-from ferry.tables import page, show
 from ferry.vm import emulator, machine
 
 
@@ -64,9 +63,7 @@ def faked(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_p
     monkeypatch.setattr(place, name, fake)
     monkeypatch.setattr(emulator, "build", lambda: None)
     monkeypatch.setattr(provenance, "of_vms", lambda *_, **__: {})
-    for module, drawn in ((page, "write"), (plot, "steps")):
-        monkeypatch.setattr(module, drawn, lambda *_: [])
-    monkeypatch.setattr(show, "as_table", lambda _: "a table")
+    monkeypatch.setattr(page, "write", lambda: [])
     monkeypatch.setattr(day, "where", lambda _: SimpleNamespace())
     monkeypatch.setattr(machine, "available_mib", lambda: 1 << 20)
     monkeypatch.setattr(paths, "OUT", tmp_path / "out")

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from ferry import files, paths
+from ferry.commands import table
 from ferry.kernel import tree
 from ferry.results import figures, provenance
-from ferry.tables import show
 from ferry.vm.machine import MACHINES
 
 
@@ -85,7 +85,7 @@ def test_this_machine_says_its_kernel_and_compiler() -> None:
 )
 def test_another_machine_or_a_part_has_a_file_of_its_own(profile: str, quick: bool, name: str) -> None:
     result: dict[str, Any] = {"table": "v5-throughput", "profile": profile, "quick": quick}
-    assert show.place(result).name == name
+    assert table.place(result).name == name
 
 
 def test_two_runs_have_logs_of_their_own() -> None:

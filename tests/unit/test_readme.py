@@ -78,3 +78,17 @@ def test_it_runs_in_a_fresh_clone(fresh_clone: Path, line: str) -> None:
     if words[-2:] == ["--json", "-"]:
         found = json.loads(done.stdout)
         assert all(each["provenance"]["commit"] for each in found.get("tables", [found]))
+
+
+def test_the_demo_ends_with_its_tables(fresh_clone: Path) -> None:
+    for name in ("build", "out"):
+        shutil.rmtree(fresh_clone / name, ignore_errors=True)
+    env = {**os.environ, "PYTHONPATH": str(fresh_clone / "lab"), "PATH": "/usr/bin:/bin"}
+    command = [sys.executable, str(fresh_clone / "tests/unit/fresh.py"), "demo"]
+    done = subprocess.run(command, cwd=fresh_clone, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("GB/s") == 2
+    assert [Path(line).name for line in done.stdout.splitlines()[-2:]] == ["demo.json", "tables.html"]
+    cells = json.loads((fresh_clone / "out/demo.json").read_text())["runs"]
+    assert {cell["engine"] for cell in cells} == {"vanilla", "cpu", "mtcopy", "dcbm"}
+    assert ">make demo<" in (fresh_clone / "out/tables.html").read_text()

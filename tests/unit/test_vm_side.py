@@ -12,7 +12,7 @@ from ferry import paths
 from ferry.bench import migbench, rows
 from ferry.errors import FerryError, UsageError
 from ferry.kernel.kbuild import Kernel
-from ferry.results import report
+from ferry.results import present, report
 from ferry.suites import kselftest, ktap
 from ferry.vm import console, emulator, initramfs, machine, qemu, races
 from ferry.vm.machine import MACHINES, ONE_BY_ONE
@@ -223,15 +223,17 @@ def test_plan_needs_a_second_node() -> None:
 
 
 def test_plan_sends_each_engine_to_its_kernel() -> None:
-    plan = migbench.Plan()
-    assert plan.on("vanilla") == ["vanilla"]
-    assert plan.on("ferry") == ["cpu", "mtcopy", "dcbm"]
-    assert "use_engine" not in migbench.script(plan, "vanilla")
-    assert migbench.script(plan, "ferry").count("use_engine dcbm 4") == 3
+    vanilla, ferry = migbench.Plan(ferry="unbatched").parts()
+    assert (vanilla.engines, vanilla.flavour) == (("vanilla",), "vanilla")
+    assert (ferry.engines, ferry.flavour) == (("cpu", "mtcopy", "dcbm"), "unbatched")
+    assert [part.flavour for part in migbench.Plan(engines=("none",)).parts()] == ["ferry"]
+    assert "use_engine" not in migbench.script(vanilla)
+    assert migbench.script(ferry).count("use_engine dcbm 4") == 3
 
 
 def test_direct_reads_are_of_a_device_as_large_as_the_memory() -> None:
-    lines = migbench.script(migbench.Plan(size="96M", direct=True), "ferry").splitlines()
+    (part,) = migbench.Plan(engines=("cpu",), size="96M", direct=True).parts()
+    lines = migbench.script(part).splitlines()
     assert lines[0] == "loop_device /dev/loop0 96M"
     benches = [line for line in lines if line.startswith("bench ")]
     assert benches
@@ -241,8 +243,9 @@ def test_direct_reads_are_of_a_device_as_large_as_the_memory() -> None:
 def test_waits_of_writers_are_shown_beside_the_others() -> None:
     told = MIGBENCH | {"write_wait_us": {"p50": 5.0, "p99": 393.0, "max": 666.0, "samples": 3}}
     written = rows.from_migbench(told, "dcbm", 4)
-    assert "5 / 393 / 666" in list(report.table([written], "").columns[-1].cells)
-    assert len(report.table([row("cpu", 1.0)], "").columns) < len(report.table([written], "").columns)
+    table = present.grid("", [written.as_json()])
+    assert "5.0 / 393.0 / 666.0" in table.lines[0]
+    assert len(present.grid("", [row("cpu", 1.0).as_json()]).head) < len(table.head)
 
 
 def test_unwritable_output_is_refused_early(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ferry.bench import cell, migbench
-from ferry.bench.cell import Cell, Found
+from ferry.bench.cell import Cell, Measured
 from ferry.kernel import kbuild
 from ferry.tables import here
 from ferry.vm import machine, qemu, records
@@ -57,7 +57,7 @@ def _boot(folder: Path, flavour: str, script: str, body: str) -> str:
     return qemu.run(kbuild.build(flavour), machine.get("icount"), job).said
 
 
-def _measured(said: str) -> list[Found]:
+def _measured(said: str) -> list[Measured]:
     found = cell.parse(said, CELLS)
     return [found[i] for i in sorted(found)]
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ferry.bench import migbench, rows
 from ferry.bench.sizes import PAGE, parse_size
-from ferry.errors import FerryError
+from ferry.errors import FerryError, choose
 from ferry.vm import records
 
 # dma is the earlier design, one big copy phase with whole folios for each channel; ferry is Ferry's own; none
@@ -46,13 +46,12 @@ class Cell:
     state: int = 0  # in which the machine begins; each number is another
 
     def __post_init__(self) -> None:
-        if self.engine not in ENGINES:
-            raise FerryError(f"no engine '{self.engine}': choose from {', '.join(ENGINES)}")
+        choose("engine", [self.engine], ENGINES)
 
     @property
     def flavour(self) -> str:
         """The kernel that it runs on."""
-        return "vanilla" if self.engine == rows.VANILLA else "ferry"
+        return rows.flavour(self.engine)
 
     @property
     def bytes(self) -> int:
@@ -122,63 +121,45 @@ def _setting(name: str) -> str:
 
 
 @dataclass(frozen=True)
-class Found:
-    """A cell, measured."""
+class Measured:
+    """A cell, and what was found of it."""
 
     cell: Cell
     row: rows.Row
     access: dict[str, float] | None = None  # cycles to read a page: uncached, cached, after the move
     cycles: tuple[float, float] | None = None  # of migrate_pages() per page; of the copies, 0 if not known
-    ratio: float | None = None  # to vanilla, in the same run
-    ratio_range: tuple[float, float] | None = None  # the least and the greatest, if it began otherwise, too
-    published_ratio: float | None = None
-    published_ratio_sd: float | None = None
-    fitted: bool = False  # the engine was fitted to that ratio
-    published_first_us: float | None = None
-    published_share: float | None = None  # of the copies in migrate_pages()
-    published_access: dict[str, float] | None = None  # some of what access has
 
-    def as_json(self) -> dict[str, Any]:
-        """The cell as JSON; keys that do not apply are left out."""
-        away = {key: value for key, value in self.row.inaccessible_us.items() if value is not None}
-        parameter, value = self.cell.varied or (None, None)
-        known = {
-            "parameter": parameter,
-            "value": value,
-            "folio_kib": self.row.folio_kib,
-            "caller": self.cell.caller if self.cell.caller != "move_pages" else None,
-            "engine": self.cell.engine,
-            "channels": self.cell.channels or None,
-            "threads": self.cell.threads or None,
-            "batch_pages": self.cell.batch_pages or None,
-            "settings": dict(self.cell.settings) or None,
-            "write_rate": self.cell.write_rate,
-            "writes": self.row.writes if self.cell.write_rate else None,
-            "folios": self.cell.folios,
-            "bytes": self.cell.bytes,
-            "runs": self.row.runs,
-            "gbps": self.row.gbps,
-            "ratio": self.ratio,
-            "ratio_range": self.ratio_range,
-            "published_ratio": self.published_ratio,
-            "published_ratio_sd": self.published_ratio_sd,
-            "fitted": self.fitted or None,
-            "first_folio_us": self.row.first_folio_us,
-            "published_first_folio_us": self.published_first_us,
-            "inaccessible_us": away or None,
-            "write_wait_us": {key: each for key, each in self.row.write_wait_us.items() if each is not None}
-            or None,
-            "cpu_ns_per_page": self.row.cpu_ns_per_page,
+    @property
+    def speed(self) -> float:
+        """What ratios are of: throughput, or where it was counted, migrate_pages() per cycle."""
+        return 1 / self.cycles[0] if self.cycles else self.row.gbps
+
+    def as_json(self, **more: Any) -> dict[str, Any]:
+        """The cell as JSON, with more of it; keys that do not apply are left out."""
+        cell, row = self.cell, self.row
+        parameter, value = cell.varied or (None, None)
+        total, copies = self.cycles or (None, None)
+        figures = {
+            **{"parameter": parameter, "value": value, "folio_kib": row.folio_kib, "engine": cell.engine},
+            "caller": cell.caller if cell.caller != "move_pages" else None,
+            **{"channels": cell.channels or None, "threads": cell.threads or None},
+            **{"batch_pages": cell.batch_pages or None, "settings": dict(cell.settings) or None},
+            **{"write_rate": cell.write_rate, "writes": row.writes if cell.write_rate else None},
+            **{"folios": cell.folios, "bytes": cell.bytes, "runs": row.runs, "gbps": row.gbps},
+            **{"first_folio_us": row.first_folio_us, "inaccessible_us": _known(row.inaccessible_us)},
+            **{"write_wait_us": _known(row.write_wait_us), "cpu_ns_per_page": row.cpu_ns_per_page},
             "access_cycles_per_page": self.access,
-            "published_access_cycles_per_page": self.published_access,
-            "migrate_cycles_per_page": self.cycles and round(self.cycles[0], 1),
-            "copy_cycles_per_page": (self.cycles and round(self.cycles[1], 1)) or None,
-            "copy_share": (self.cycles and self.cycles[1] / self.cycles[0]) or None,
-            "published_copy_share": self.published_share,
-            "verified_bytes": self.row.verified_bytes,
-            "records": list(filter(None, self.row.records)) or None,
+            "migrate_cycles_per_page": total and round(total, 1),
+            "copy_cycles_per_page": copies and round(copies, 1),
+            "copy_share": copies / total if copies and total else None,
+            **{"verified_bytes": row.verified_bytes, "records": [*filter(None, row.records)] or None},
         }
-        return {key: value for key, value in known.items() if value is not None}
+        return {key: value for key, value in (figures | more).items() if value is not None}
+
+
+def _known(figures: dict[str, float | None]) -> dict[str, float] | None:
+    """Those that were measured."""
+    return {key: value for key, value in figures.items() if value is not None} or None
 
 
 def script(cells: Sequence[tuple[int, Cell]]) -> str:
@@ -197,29 +178,28 @@ def script(cells: Sequence[tuple[int, Cell]]) -> str:
     return "\n".join(lines)
 
 
-def parse(said: str, cells: Sequence[Cell]) -> dict[int, Found]:
+def parse(said: str, cells: Sequence[Cell]) -> dict[int, Measured]:
     """What a job found, by the cells' numbers."""
-    found = {}
-    for each in records.every(said, "migbench"):
-        number, cell = int(each["of"]), cells[int(each["of"])]
-        row = rows.from_migbench(each["found"], cell.engine, cell.channels)
-        found[number] = Found(cell, row, _access(each["found"]))
-    for each in records.every(said, "cycles"):
-        number, moved = int(each["of"]), each["moved"]
+    measured = {}
+    for record in records.every(said, "migbench"):
+        number, cell = int(record["of"]), cells[int(record["of"])]
+        row = rows.from_migbench(record["found"], cell.engine, cell.channels)
+        measured[number] = Measured(cell, row, _access(record["found"]))
+    for record in records.every(said, "cycles"):
+        number, moved = int(record["of"]), record["moved"]
         cell = cells[number]
         if not moved or moved % (cell.bytes // PAGE):
             raise FerryError(f"{cell.title}: migrate_pages() says that it has moved {moved} pages")
-        found[number] = replace(found[number], cycles=(each["total"] / moved, each["copies"] / moved))
-    return found
+        cycles = (record["total"] / moved, record["copies"] / moved)
+        measured[number] = replace(measured[number], cycles=cycles)
+    return measured
 
 
 def _access(row: records.Record) -> dict[str, float] | None:
-    found = row.get("access")
-    return {name.removesuffix("_cycles_per_page"): each for name, each in found.items()} if found else None
+    cycles = row.get("access", {})
+    return {name.removesuffix("_cycles_per_page"): each for name, each in cycles.items()} or None
 
 
 def key(cell: Cell) -> tuple[object, ...]:
     """An order in which neighbours have most in common."""
-    return tuple(
-        asdict(cell)[name] for name in ("engine", "channels", "threads", "batch_pages", "folio", "folios")
-    )
+    return (cell.engine, cell.channels, cell.threads, cell.batch_pages, cell.folio, cell.folios)

@@ -129,11 +129,9 @@ def measure(
     every = [
         Boot(
             f"redis on {cell}",
-            "vanilla" if cell.engine == rows.VANILLA else "ferry",
+            rows.flavour(cell.engine),
             machine,
-            qemu.Job(
-                script(plan, cell), TIMEOUT_S, programs=programs, name=f"console-{cell.folio}-{cell.engine}"
-            ),
+            qemu.Job(script(plan, cell), TIMEOUT_S, programs=programs),
         )
         for cell in cells
     ]

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from ferry.bench import migbench, rows
 from ferry.errors import FerryError
 from ferry.vm import boots, machine, qemu
-from ferry.vm.boots import Boot, Said
+from ferry.vm.boots import Boot
 from ferry.vm.store import Store
 
 ENGINES = ("none", "cpu")
@@ -195,40 +195,29 @@ def measure(
     store: Store | None = None,
 ) -> Found:
     """Count on virtual CPUs; every run gives the same figures. A case that fails loses no other."""
-    engines = {"vanilla": (rows.VANILLA,), ferry: tuple(limits)}
-    programs = {"bin/migbench": migbench.build_migbench()}
-    parts = [(case, name) for case in cases for name in engines]
-    plans = [case.plan(engines[name], ferry) for case, name in parts]
+    parts = [(case, part) for case in cases for part in case.plan((rows.VANILLA, *limits), ferry).parts()]
+    programs = migbench.programs()
     every = [
         Boot(
-            f"{case.title} on {name}",
-            name,
+            f"{case.title} on {part.flavour}",
+            part.flavour,
             machine.get(MACHINE, case.cpus),
-            qemu.Job(
-                migbench.script(plan, "vanilla" if name == "vanilla" else "ferry"),
-                RUN_S,
-                programs=programs,
-                name=f"cost-{number}",
-            ),
+            qemu.Job(migbench.script(part), RUN_S, programs=programs),
         )
-        for number, ((case, name), plan) in enumerate(zip(parts, plans, strict=True))
+        for case, part in parts
     ]
     found = Found()
 
-    def parsed(index: int, said: Said) -> list[rows.Row]:
-        counted, plan = migbench.parse(said.text, plans[index]), plans[index]
-        if len(counted) < len(plan.folios) * len(plan.engines):
-            raise qemu.BadGuest(f"only {len(counted)} rows", said.text)
-        return [replace(row, records=(said.record,)) for row in counted]
-
     def failed(index: int, err: FerryError) -> list[rows.Row]:
-        case, name = parts[index]
-        found.failures.append(Failure(case.title, name, str(err)))
-        return migbench.parse(err.said, plans[index]) if isinstance(err, qemu.BadGuest) else []
+        case, part = parts[index]
+        found.failures.append(Failure(case.title, part.flavour, str(err)))
+        return migbench.parse(err.said, part) if isinstance(err, qemu.BadGuest) else []
 
     title = f"count {len(cases)} cases ({MACHINE})"
-    counted, found.kernels = boots.run(title, every, parsed, store, failed=failed)
+    of_boots, found.kernels = boots.run(
+        title, every, lambda index, said: migbench.whole(said, parts[index][1]), store, failed=failed
+    )
     for case in cases:
-        of = [row for (part, _), some in zip(parts, counted, strict=True) if part == case for row in some]
-        found.costs += costs(case, of, limits)
+        counted = [row for (of, _), some in zip(parts, of_boots, strict=True) if of == case for row in some]
+        found.costs += costs(case, counted, limits)
     return found

@@ -41,7 +41,6 @@ API_LOADS = {
     "api_ring": "rings of 1,024 pages",
     "api_mix": "256 buffers of 4 KiB to 1 MiB, in any order",
 }
-API_DISK = "disk"
 API_THREADS = (1, 2, 4)
 API_PAIRS = 300000  # of each thread
 API_READS = 30000  # of each process, of 4 KiB
@@ -109,9 +108,12 @@ class Count:
 
     def as_json(self) -> dict[str, Any]:
         """The count as JSON."""
-        limit = self.loop.limit_percent
-        figures = {"vanilla": round(self.vanilla, 1), "ferry": round(self.ferry, 1)}
-        return figures | {"percent": round(self.percent, 3), "limit_percent": limit, "passed": self.passed}
+        return {
+            **{"case": self.loop.what, "engine": "none", "loop": self.loop.name},
+            **{"vanilla": round(self.vanilla, 1), "instructions": round(self.ferry, 1)},
+            **{"percent": round(self.percent, 3), "limit_percent": self.loop.limit_percent},
+            "passed": self.passed,
+        }
 
 
 @dataclass(frozen=True)
@@ -170,7 +172,7 @@ class Result:
                 flavour: {name: asdict(memory) for name, memory in rows.items()}
                 for flavour, rows in self.memory.items()
             },
-            "insn_per_map_unmap": {count.loop.name: count.as_json() for count in self.counts},
+            "costs": [count.as_json() for count in self.counts],
             "smp_pairs_per_ms": {
                 flavour: {name: [round(speed, 1) for speed in speeds] for name, speeds in rows.items()}
                 for flavour, rows in self.smp.items()

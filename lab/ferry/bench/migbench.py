@@ -5,14 +5,13 @@ from __future__ import annotations
 
 import itertools
 import shlex
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ferry import packages, paths, proc
 from ferry.bench import rows
 from ferry.bench.sizes import UNITS, parse_size
-from ferry.errors import FerryError, UsageError
+from ferry.errors import UsageError, choose
 from ferry.vm import boots, qemu, records
 from ferry.vm.boots import Boot, Said
 from ferry.vm.machine import Machine
@@ -51,12 +50,8 @@ class Plan:
 
     def check(self, machine: Machine) -> None:
         """Raise UsageError for what can be known to fail without a boot."""
-        check_engines(self.engines)
-        for folio in self.folios:
-            if folio not in FOLIOS:
-                raise UsageError(f"no folio size '{folio}': choose from {', '.join(FOLIOS)}")
-        if not self.folios or not self.engines:
-            raise UsageError("nothing to measure: name a folio size and an engine")
+        choose("engine", self.engines, ENGINES)
+        choose("folio size", self.folios, FOLIOS)
         for what, count in (("rounds", self.rounds), ("runs", self.runs)):
             if count < 1:
                 raise UsageError(f"{count} {what}: at least one is needed to measure anything")
@@ -75,9 +70,29 @@ class Plan:
                 f"choose at most {machine.node_mib * 3 // 4}M"
             )
 
-    def on(self, flavour: str) -> list[str]:
-        """The engines to be measured on a kernel."""
-        return [engine for engine in self.engines if (engine == rows.VANILLA) == (flavour == "vanilla")]
+    def parts(self) -> list[Plan]:
+        """What each kernel is to show, vanilla first."""
+        parts = (
+            replace(self, engines=tuple(name for name in self.engines if rows.flavour(name) == flavour))
+            for flavour in ("vanilla", "ferry")
+        )
+        return [part for part in parts if part.engines]
+
+    @property
+    def flavour(self) -> str:
+        """The kernel of a part."""
+        return "vanilla" if self.engines == (rows.VANILLA,) else self.ferry
+
+    @property
+    def count(self) -> int:
+        """How many rows it has."""
+        return len(self.folios) * len(self.engines)
+
+    @property
+    def limit_s(self) -> float:
+        """The time that a boot may take for a part."""
+        moved = parse_size(self.size) * self.runs / UNITS["G"]
+        return BOOT_S + self.count * (ROW_S + moved * SECONDS_PER_GIB)
 
 
 @dataclass(frozen=True)
@@ -95,13 +110,6 @@ def nodes(call: str) -> dict[str, int]:
     return {"--from": source} | ({} if call == "compact" else {"--to": target})
 
 
-def check_engines(names: Iterable[str]) -> None:
-    """Raise UsageError for one that is unknown."""
-    for name in names:
-        if name not in ENGINES:
-            raise UsageError(f"no engine '{name}': choose from {', '.join(ENGINES)}")
-
-
 def build_migbench() -> Path:
     """bench/migbench, made if it is out of date."""
     packages.ensure(["gcc", "libc6-dev", "make", "libnuma-dev"])
@@ -109,12 +117,17 @@ def build_migbench() -> Path:
     return paths.ROOT / "bench/migbench"
 
 
-def script(plan: Plan, flavour: str) -> str:
-    """The job that measures all that a kernel is to show, a record per row."""
+def programs() -> dict[str, Path]:
+    """What a guest that measures has."""
+    return {"bin/migbench": build_migbench()}
+
+
+def script(plan: Plan) -> str:
+    """The job that measures all of a part, a record per row."""
     lines = [f"loop_device {DEVICE} {plan.size}"] if plan.direct else []
     more = [*plan.more, *(["--direct-from", DEVICE, "--allow-partial"] if plan.direct else [])]
     for folio in plan.folios:
-        for engine in plan.on(flavour):
+        for engine in plan.engines:
             args = ["--call", plan.call, "--memory", plan.memory, "--folio", folio, "--bytes", plan.size]
             args += ["--runs", str(plan.runs), *(["--latency"] if plan.latency else []), *more]
             args += ["--file", "/tmp/migbench.data"] if plan.memory == "file" else []
@@ -130,40 +143,29 @@ def script(plan: Plan, flavour: str) -> str:
 def measure(plan: Plan, machine: Machine, *, kvm: bool = False, store: Store | None = None) -> Measured:
     """Boot what the plan needs, vanilla first, and measure. Raises FerryError if a byte is lost."""
     plan.check(machine)
-    programs = {"bin/migbench": build_migbench()}
-    every = [
-        Boot(
-            f"the bench on {flavour}{f', round {turn + 1} of {plan.rounds}' * (plan.rounds > 1)}",
-            plan.ferry if flavour == "ferry" else flavour,
-            machine,
-            qemu.Job(script(plan, flavour), _limit_s(plan, flavour), programs=programs),
-            turn,
-        )
-        for turn in range(plan.rounds)
-        for flavour in ("vanilla", "ferry")
-        if plan.on(flavour)
-    ]
-
-    def parsed(index: int, said: Said) -> list[rows.Row]:
-        found = parse(said.text, plan)
-        count = len(plan.folios) * len(plan.on("vanilla" if every[index].flavour == "vanilla" else "ferry"))
-        if len(found) < count:
-            raise FerryError(f"{every[index].title} has {len(found)} of {count} rows")
-        return [replace(row, records=(said.record,)) for row in found]
-
+    parts, used, every = plan.parts() * plan.rounds, programs(), []
+    for number, part in enumerate(parts):
+        turn = number // len(plan.parts())
+        title = f"the bench on {rows.flavour(part.engines[0])}"
+        title += f", round {turn + 1} of {plan.rounds}" * (plan.rounds > 1)
+        job = qemu.Job(script(part), part.limit_s, programs=used)
+        every.append(Boot(title, part.flavour, machine, job, turn))
     title = f"move memory in {len(every)} VMs ({machine.name})"
-    found, kernels = boots.run(title, every, parsed, store, kvm=kvm)
-    return Measured(rows.with_ratios(rows.over_rounds(itertools.chain(*found))), kernels, machine)
+    of_boots, kernels = boots.run(title, every, lambda index, said: whole(said, parts[index]), store, kvm=kvm)
+    return Measured(rows.with_ratios(rows.over_rounds(itertools.chain(*of_boots))), kernels, machine)
 
 
-def _limit_s(plan: Plan, flavour: str) -> float:
-    count = len(plan.folios) * len(plan.on(flavour))
-    return BOOT_S + count * (ROW_S + parse_size(plan.size) / UNITS["G"] * plan.runs * SECONDS_PER_GIB)
+def whole(said: Said, plan: Plan) -> list[rows.Row]:
+    """The rows of a part, with their record. Raises BadGuest if there are not all."""
+    measured = parse(said.text, plan)
+    if len(measured) < plan.count:
+        raise qemu.BadGuest(f"there are {len(measured)} of {plan.count} rows", said.text)
+    return [replace(row, records=(said.record,)) for row in measured]
 
 
 def parse(said: str, plan: Plan) -> list[rows.Row]:
     """The rows of a job."""
     return [
-        rows.from_migbench(each["found"], each["of"], plan.channels if each["of"] == "dcbm" else 0)
-        for each in records.every(said, "migbench")
+        rows.from_migbench(record["found"], record["of"], plan.channels if record["of"] == "dcbm" else 0)
+        for record in records.every(said, "migbench")
     ]

@@ -18,7 +18,7 @@ from ferry import packages, paths, proc
 from ferry.bench import migbench, rows
 from ferry.bench.cell import Cell
 from ferry.bench.sizes import parse_size
-from ferry.errors import FerryError, UsageError
+from ferry.errors import FerryError, UsageError, choose
 from ferry.kernel import kbuild
 from ferry.server import profile
 from ferry.vm import boots, emulator, qemu, records
@@ -88,14 +88,9 @@ class Plan:
 
     def check(self) -> None:
         """Raise UsageError for what can be known to fail without a boot."""
-        for engine in self.engines:
-            if engine not in ENGINES:
-                raise UsageError(f"no engine '{engine}' to profile: choose from {', '.join(ENGINES)}")
-        for folio in self.folios:
-            if folio not in migbench.FOLIOS:
-                raise UsageError(f"no folio size '{folio}': choose from {', '.join(migbench.FOLIOS)}")
-        if self.call not in CALLS:
-            raise UsageError(f"no call '{self.call}': choose from {', '.join(CALLS)}")
+        choose("engine", self.engines, ENGINES)
+        choose("folio size", self.folios, migbench.FOLIOS)
+        choose("call", [self.call], CALLS)
         if self.call in migbench.TIERING and not self.machine.slow_nodes:
             raise UsageError(f"--call {self.call}: {self.server} has no slow node, --profile cxl does")
         if self.order != "up" and self.call not in ("move_pages", "promote"):
@@ -228,8 +223,8 @@ def measure(plan: Plan, store: Store | None = None) -> tuple[list[Breakdown], di
     """Boot once for each engine and folio size; returns what was counted, and the kernels' releases."""
     plan.check()
     plugin = build_plugin()
-    programs = {"bin/migbench": migbench.build_migbench()}
-    flavours = {engine: "vanilla" if engine == rows.VANILLA else "ferry" for engine in plan.engines}
+    programs = migbench.programs()
+    flavours = {engine: rows.flavour(engine) for engine in plan.engines}
     tables = {
         name: table((kbuild.build(name).build_dir / "System.map").read_text(), plan.call)
         for name in dict.fromkeys(flavours.values())
@@ -245,7 +240,6 @@ def measure(plan: Plan, store: Store | None = None) -> tuple[list[Breakdown], di
                 RUN_S,
                 programs=programs,
                 kernel_args=("nokaslr",),
-                name=f"profile-{folio}-{engine}",
                 plugin=qemu.Plugin(plugin, tables[flavours[engine]]),
             ),
         )

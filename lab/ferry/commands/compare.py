@@ -8,10 +8,11 @@ import json
 from pathlib import Path
 from typing import Any
 
+from ferry.commands import options
 from ferry.errors import UsageError
-from ferry.help import examples
 from ferry.progress import note
 from ferry.results import compare, report
+from ferry.results.grid import Grid
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -21,8 +22,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--within", type=float, default=0.0, metavar="PERCENT", help="pass over what differs by less"
     )
-    report.add_json_argument(parser)
-    examples(
+    options.add_json(parser)
+    options.examples(
         parser,
         "compare docs/results/no-engine.json out/no-engine.json",
         "compare --within 0.5 docs/results/table-v5-batch.json out/table-v5-batch.json",
@@ -31,8 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Tables of what differs; like diff, 1 if something does."""
-    output = report.Output(args.json)
-    output.check()
+    output = report.output(args)
     one, other = _load(args.one), _load(args.other)
     cells = compare.cells(one), compare.cells(other)
     both = len(cells[0]) - len(compare.only(*cells))
@@ -41,6 +41,9 @@ def run(args: argparse.Namespace) -> int:
     every = [each for each in compare.differences(*cells) if each.exceeds(args.within)]
     alone = {"A": compare.only(*cells), "B": compare.only(*reversed(cells))}
     origins = compare.origins(one, other)
+    tables = [Grid("Where they come from", ("", "A", "B"), origins)]
+    if every:
+        tables.append(Grid("Figures", ("cell", "figure", "A", "B", ""), _rows(every), left=2))
     output.write(
         {
             "provenance": [dict(zip(("what", "a", "b"), each, strict=True)) for each in origins],
@@ -51,9 +54,7 @@ def run(args: argparse.Namespace) -> int:
             ],
         }
     )
-    output.show(report.grid("Where they come from", ("", "A", "B"), origins))
-    if every:
-        output.show(report.grid("Figures", ("cell", "figure", "A", "B", ""), _rows(every), left=2))
+    output.show({}, *tables)
     note(f"{args.one} (A), {args.other} (B): {_summary(both, every, alone)}")
     return 1 if every or any(alone.values()) else 0
 

@@ -4,14 +4,12 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
 
 from ferry.bench import cost
+from ferry.commands import options
 from ferry.results import provenance, report
+from ferry.results.grid import Grid
 from ferry.vm import machine
-
-if TYPE_CHECKING:
-    from rich.table import Table
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -19,41 +17,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--unbatched", action="store_true", help="of Ferry's kernel with its batching compiled out"
     )
-    report.add_json_argument(parser)
-    report.add_anew_argument(parser)
+    options.add_json(parser)
+    options.add_anew(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """1 if a limit is exceeded, or a case cannot be counted."""
-    where = machine.get(cost.MACHINE)
-    output = report.Output(args.json)
-    output.check()
+    output = report.output(args)
     store = provenance.store(args.anew)
     if args.unbatched:
         found = cost.measure(cost.UNBATCHED_CASES, cost.UNBATCHED_LIMITS, "unbatched", store)
     else:
         found = cost.measure(store=store)
-    known = provenance.of_vms(where, found.kernels)
-    output.write({"provenance": known, **found.as_json()})
-    output.show(_table(found.costs))
-    if found.failures:
-        lines = [(each.case, each.kernel, each.why) for each in found.failures]
-        output.show(report.grid("Not counted", ("caller", "kernel", "why"), lines, left=3))
+    known = provenance.of_vms(machine.get(cost.MACHINE), found.kernels)
+    title = "Instructions per moved folio (icount)"
+    lost = [(failure.case, failure.kernel, failure.why) for failure in found.failures]
+    failures = [Grid("Not counted", ("caller", "kernel", "why"), lost, left=3)] if lost else []
+    output.tell({"provenance": known, "title": title, **found.as_json()}, *failures)
     return 0 if found.passed else 1
-
-
-def _table(costs: list[cost.Cost]) -> Table:
-    head = ("caller", "folio", "ferry, active engine", "vanilla", "ferry", "difference", "limit")
-    lines = [
-        (
-            each.case,
-            report.size(each.folio_kib),
-            each.engine,
-            f"{each.vanilla:,.0f}",
-            f"{each.instructions:,.0f}",
-            f"{each.percent:+.2f} %",
-            f"{each.limit_percent:+.1f} %" + ("" if each.passed else " exceeded"),
-        )
-        for each in costs
-    ]
-    return report.grid("Instructions per moved folio (icount)", head, lines, left=3)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""move memory with every engine, and by 16 DMA channels: out/demo.json, out/demo.png"""
+"""move memory with every engine, and by 16 DMA channels: a table, out/demo.json, out/tables.html"""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from ferry import paths
 from ferry.bench import migbench
 from ferry.commands.bench import as_json
 from ferry.kernel import kbuild
-from ferry.results import plot, provenance, report
+from ferry.results import page, provenance, report
 from ferry.server import profile
-from ferry.tables import experiments, runner, show
+from ferry.tables import experiments, runner
 from ferry.vm import emulator, machine
 
 # The kernels take turns: a shared host has better and worse seconds.
@@ -28,19 +28,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Build, boot, move, tell."""
     where = machine.get("smp")
-    output, picture = paths.OUT / "demo.json", paths.OUT / "demo.png"
-    for path in (output, picture):
-        report.check_writable(path)
+    place = paths.OUT / "demo.json"
+    report.check_writable(place)
     for flavour in ("vanilla", "ferry"):
         kbuild.build(flavour)
     measured = migbench.measure(PLAN, where, store=provenance.store())
-    headline = _on_the_server()
-    result = as_json(measured, kvm=False) | {"headline": headline}
-    report.write_json(output, result)
-    plot.demo(result, picture)
-    report.show(report.table(measured.rows, f"Moved from node 0 to node 1: {plot.demo_title(result)}"))
-    report.show(show.as_table(headline))
-    print(f"{output}\n{picture}")
+    release = measured.kernels["ferry"]
+    title = f"{where.cpus} emulated CPUs, {PLAN.size} per run from node 0 to node 1, Linux {release}"
+    result = as_json(measured, title) | {"headline": _on_the_server()}
+    report.Output(str(place)).tell(result)
+    *_, written = page.write()
+    print(f"{place}\n{written}")
     return 0
 
 
@@ -57,5 +55,5 @@ def _on_the_server() -> dict[str, Any]:
         "profile": server.name,
         "quick": False,
         "provenance": provenance.of_vms(where, kernels) | server.parameters(),
-        "cells": [each.as_json() for each in experiments.compare(table, found)],
+        "cells": experiments.compare(table, found),
     }

@@ -5,16 +5,15 @@ from __future__ import annotations
 
 import argparse
 import statistics
-from typing import TYPE_CHECKING
+from typing import Any
 
 from ferry import paths
 from ferry.bench import iommu
+from ferry.commands import options
 from ferry.errors import UsageError
-from ferry.results import provenance, report
+from ferry.results import present, provenance, report
+from ferry.results.grid import Grid
 from ferry.vm import machine
-
-if TYPE_CHECKING:
-    from rich.table import Table
 
 # What was posted for a pass over 16 TiB: seconds and MiB left, before and after.
 # linux-iommu, "iommu/intel: Free empty page tables on unmaps", 2023-12-21 and 2024-04-26 (v2)
@@ -29,74 +28,64 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     only = parser.add_mutually_exclusive_group()
     only.add_argument("--no-smp", action="store_true", help="leave out the runs with four CPUs")
     only.add_argument("--dma-api", action="store_true", help="only what the DMA API leaves behind")
-    report.add_json_argument(parser, "out/iommu.json")
-    report.add_anew_argument(parser)
+    options.add_json(parser, "out/iommu.json")
+    options.add_anew(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """1 if a limit is exceeded."""
     if not 1 <= args.iova <= 16384:
         raise UsageError(f"{args.iova} GiB: choose 1 to 16384")
-    output = report.Output(args.json or str(paths.OUT / "iommu.json"))
-    output.check()
+    output = report.output(args, paths.OUT / "iommu.json")
     result = iommu.measure(args.iova, not args.no_smp, not args.dma_api, provenance.store(args.anew))
     used = [machine.get(name) for name in ("iommu", "iommu-smp")]
     known = {where.name: provenance.of_vms(where, iommu.FLAVOURS) for where in used}
-    output.write({"provenance": known, **result.as_json()})
+    shown = result.as_json()
+    tables = []
     if not args.dma_api:
-        output.show(_counts(result), _rest(result))
+        title = "Instructions per map and unmap (icount, 1 CPU)"
+        tables = [present.grid(title, [*shown["costs"], *_published()]), _rest(result)]
     if result.api:
-        output.show(_api(result))
+        tables.append(_api(result))
+    output.write({"provenance": known, **shown})
+    output.show({}, *tables)
     return 0 if result.passed else 1
 
 
-def _counts(result: iommu.Result) -> Table:
-    table = report.new_table("Instructions per map and unmap (icount, 1 CPU)")
-    table.add_column("loop")
-    for name in ("vanilla", "ferry", "difference", "limit"):
-        table.add_column(name, justify="right")
-    for count in result.counts:
-        limit = f"{count.loop.limit_percent:+.1f} %"
-        limit += "" if count.passed else " exceeded"
-        row = (f"{count.vanilla:,.0f}", f"{count.ferry:,.0f}", f"{count.percent:+.2f} %", limit)
-        table.add_row(count.loop.what, *row)
-    for name, base, fix, _, _ in PUBLISHED:
-        times = (f"{base:.1f} s", f"{fix:.1f} s", f"{(fix / base - 1) * 100:+.1f} %")
-        table.add_row(f"published: {name}, VFIO, 16 TiB, its machine", *times, "")
-    return table
+def _published() -> list[dict[str, Any]]:
+    """What was posted, in seconds, as cells beside those that are counted."""
+    return [
+        {"case": f"published: {name}, VFIO, 16 TiB, its machine, s", "engine": "none", "vanilla": vanilla}
+        | {"instructions": ferry, "percent": (ferry / vanilla - 1) * 100}
+        for name, vanilla, ferry, _, _ in PUBLISHED
+    ]
 
 
-def _rest(result: iommu.Result) -> Table:
-    table = report.new_table("Memory in page tables, and speed with 4 CPUs")
-    table.add_column("what")
-    for name in ("vanilla", "ferry"):
-        table.add_column(name, justify="right")
+def _rest(result: iommu.Result) -> Grid:
+    lines = []
     for case in result.memory["ferry"]:
-        found = [result.memory[name][case] for name in iommu.FLAVOURS]
-        cells = (f"{memory.left:,} KiB, peak {memory.peak:,}" for memory in found)
-        table.add_row(f"left of {result.iova_gib} GiB: {case.replace('_', ', ')}", *cells)
-    for name, _, _, base, fix in PUBLISHED:
-        table.add_row(f"published: {name}, 16 TiB", f"{base:,} MiB", f"{fix:,} MiB")
+        memories = [result.memory[name][case] for name in iommu.FLAVOURS]
+        cells = (f"{memory.left:,} KiB, peak {memory.peak:,}" for memory in memories)
+        lines.append((f"left of {result.iova_gib} GiB: {case.replace('_', ', ')}", *cells))
+    for name, _, _, vanilla, ferry in PUBLISHED:
+        lines.append((f"published: {name}, 16 TiB", f"{vanilla:,} MiB", f"{ferry:,} MiB"))
     for workload in result.smp.get("ferry", {}):
         speeds = (_spread(result.smp[name][workload]) for name in iommu.FLAVOURS)
-        table.add_row(f"4 threads, {workload}: pairs per ms, median (all)", *speeds)
-    return table
+        lines.append((f"4 threads, {workload}: pairs per ms, median (all)", *speeds))
+    return Grid("Memory in page tables, and speed with 4 CPUs", ("what", *iommu.FLAVOURS), lines)
 
 
-def _api(result: iommu.Result) -> Table:
-    table = report.new_table("KiB that the DMA API leaves in page tables: after a tenth of a load, after all")
-    for name in ("load", "threads"):
-        table.add_column(name)
+def _api(result: iommu.Result) -> Grid:
     columns = [(mode, flavour) for mode in iommu.API_MODES for flavour in iommu.FLAVOURS]
-    for mode, flavour in columns:
-        table.add_column(f"{mode}, {flavour}", justify="right")
+    lines = []
     for case in result.api[iommu.API_MODES[0]]["ferry"]:
-        found = [result.api[mode][flavour][case] for mode, flavour in columns]
+        lefts = [result.api[mode][flavour][case] for mode, flavour in columns]
         load, threads = case.split()
-        cells = (f"{left.early:,}, {left.late:,}" for left in found)
         what = iommu.API_LOADS.get(load, "reads of a disk of 4 KiB to 1 MiB")
-        table.add_row(f"{what}: {found[0].pairs:,}", threads, *cells)
-    return table
+        cells = (f"{left.early:,}, {left.late:,}" for left in lefts)
+        lines.append((f"{what}: {lefts[0].pairs:,}", threads, *cells))
+    title = "KiB that the DMA API leaves in page tables: after a tenth of a load, after all"
+    return Grid(title, ("load", "threads", *(f"{mode}, {flavour}" for mode, flavour in columns)), lines)
 
 
 def _spread(speeds: list[float]) -> str:

@@ -7,7 +7,7 @@ import argparse
 from pathlib import Path
 
 from ferry import packages
-from ferry.help import examples
+from ferry.commands import options
 from ferry.kernel import base, check, deb, kbuild, series, tree
 from ferry.progress import note
 
@@ -54,7 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--sign", metavar="KEY", help="sign it for Secure Boot: a PEM file with a key and its certificate"
     )
     verb.set_defaults(verb=_deb)
-    examples(
+    options.examples(
         verb,
         "kernel deb                            # from the running kernel's config",
         "kernel deb --config debian            # from Debian's",

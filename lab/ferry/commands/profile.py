@@ -6,42 +6,38 @@ from __future__ import annotations
 import argparse
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from ferry import files
 from ferry.bench import migbench, steps
 from ferry.bench.sizes import parse_size
-from ferry.results import plot, provenance, report
-from ferry.server import profile
-
-if TYPE_CHECKING:
-    from rich.table import Table
+from ferry.commands import options
+from ferry.results import picture, present, provenance, report
+from ferry.results.grid import Grid
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What to count, and where to put it."""
     plan = steps.Plan()
-    parser.add_argument("--folio", default="4K", metavar="LIST", help="folio sizes (default: 4K)")
-    parser.add_argument(
-        "--engine", default=",".join(plan.engines), metavar="LIST",
-        help=f"of {', '.join(steps.ENGINES)} (default: {','.join(plan.engines)})",
-    )  # fmt: skip
-    parser.add_argument("--channels", type=int, default=plan.channels, help="for dcbm (default: 16)")
+    options.add_list(parser, "folio", plan.folios, migbench.FOLIOS)
+    options.add_list(parser, "engine", plan.engines, steps.ENGINES)
+    options.add_number(parser, "channels", plan.channels, "for dcbm")
     parser.add_argument("--bytes", default=plan.size, metavar="SIZE", help="moved by the call (default: 64M)")
     parser.add_argument("--call", default=plan.call, choices=steps.CALLS)
     parser.add_argument("--order", default=plan.order, choices=migbench.ORDERS, help="of addresses")
-    parser.add_argument("--profile", default=plan.server, metavar="NAME", help=", ".join(profile.names()))
-    parser.add_argument("--one-by-one", action="store_true", help="with vm.migrate_ranges=0")
-    parser.add_argument("--functions", type=int, default=12, metavar="N", help="how many to show, default 12")
+    options.add_profile(parser)
+    options.add_one_by_one(parser)
+    options.add_number(parser, "functions", 12, "how many to show")
     parser.add_argument("--plot", metavar="FILE", help="draw the steps to FILE, a PNG")
-    report.add_json_argument(parser)
-    report.add_anew_argument(parser)
+    options.add_json(parser)
+    options.add_anew(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print a table of steps and one of functions per folio size unless JSON goes to stdout."""
+    """A table of steps, and one of functions for each folio size."""
     plan = steps.Plan(
-        folios=tuple(args.folio.split(",")),
-        engines=tuple(args.engine.split(",")),
+        folios=args.folio,
+        engines=args.engine,
         channels=args.channels,
         size=args.bytes,
         call=args.call,
@@ -50,27 +46,31 @@ def run(args: argparse.Namespace) -> int:
         one_by_one=args.one_by_one,
     )
     plan.check()
-    output = report.Output(args.json)
-    output.check()
-    picture = Path(args.plot) if args.plot else None
-    if picture:
-        report.check_writable(picture)
+    output = report.output(args)
+    place = Path(args.plot) if args.plot else None
+    if place:
+        report.check_writable(place)
     found, kernels = steps.measure(plan, provenance.store(args.anew))
     result = {"provenance": provenance.of_vms(plan.machine, kernels), **as_json(plan, found)}
-    how = f", {plan.order} order" * (plan.order != "up") + ", folios one by one" * plan.one_by_one
-    output.write(result)
-    if picture:
-        plot.steps(result, picture)
-    for folio in plan.folios:
-        kib = parse_size(folio) // 1024
-        here = [each for each in found if each.folio_kib == kib]
-        output.show(_steps(folio + how, here), _functions(folio + how, here, args.functions))
+    if place:
+        files.write_bytes(place, picture.picture(result) or b"")
+    functions = [
+        _functions(
+            f"Instructions per folio of {folio}, by function",
+            [each for each in found if each.folio_kib == parse_size(folio) // 1024],
+            args.functions,
+        )
+        for folio in plan.folios
+    ]
+    output.tell(result, *functions)
     return 0
 
 
 def as_json(plan: steps.Plan, found: list[steps.Breakdown]) -> dict[str, Any]:
     """All that was counted."""
+    how = f", {plan.order} order" * (plan.order != "up") + ", folios one by one" * plan.one_by_one
     return {
+        "title": f"Instructions per folio, by step (icount, 1 CPU{how})",
         "plan": asdict(plan),
         "profiles": [
             {
@@ -89,34 +89,15 @@ def as_json(plan: steps.Plan, found: list[steps.Breakdown]) -> dict[str, Any]:
     }
 
 
-def _table(title: str, first: str, found: list[steps.Breakdown]) -> Table:
-    from rich.table import Table
-
-    table = Table(title=title, title_justify="left")
-    table.add_column(first)
-    for each in found:
-        table.add_column(f"{each.engine} x{each.channels}" if each.channels else each.engine, justify="right")
-    return table
-
-
-def _steps(folio: str, found: list[steps.Breakdown]) -> Table:
-    table = _table(f"Instructions per folio of {folio}, by step (icount, 1 CPU)", "step", found)
-    columns = [each.by_step() for each in found]
-    for step in steps.STEPS:
-        if any(column[step] >= 1 for column in columns):
-            table.add_row(step, *(f"{column[step]:,.0f}" for column in columns))
-    table.add_section()
-    table.add_row("all", *(f"{each.total:,.0f}" for each in found))
-    return table
-
-
-def _functions(folio: str, found: list[steps.Breakdown], most: int) -> Table:
-    table = _table(f"Instructions per folio of {folio}, by function", "function", found)
-    columns = [each.by_function() for each in found]
+def _functions(title: str, found: list[steps.Breakdown], most: int) -> Grid:
+    """The dearest functions, beside each other."""
+    columns = [breakdown.by_function() for breakdown in found]
     dearest: dict[str, float] = {}
     for column in columns:
         for name, count in column.items():
             dearest[name] = max(dearest.get(name, 0.0), count)
-    for name in sorted(dearest, key=lambda name: -dearest[name])[:most]:
-        table.add_row(name, *(f"{column.get(name, 0.0):,.0f}" for column in columns))
-    return table
+    lines = [
+        (name, *(f"{column.get(name, 0.0):,.0f}" for column in columns))
+        for name in sorted(dearest, key=lambda name: -dearest[name])[:most]
+    ]
+    return Grid(title, ("function", *(present.engine(asdict(each)) for each in found)), lines)

@@ -8,16 +8,16 @@ import json
 from pathlib import Path
 
 from ferry import files, paths
+from ferry.commands import options
 from ferry.errors import FerryError, UsageError
-from ferry.help import examples
 from ferry.progress import note
-from ferry.results import figures, plot, trace
+from ferry.results import figures, grid, page, picture, trace
 from ferry.results import report as report_files
-from ferry.tables import experiments, page
+from ferry.results.grid import Grid
 from ferry.vm import store
 
 DOCS = paths.ROOT / "docs"
-PICTURES = ("table-v5-throughput.png", "table-v5-batch.png", "table-sensitivity.png")
+HEADLINE = "headline.png"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     how.add_argument(
         "--trace", metavar="PAGE:LINE", help="write nothing; say which results and records a line is made of"
     )
-    examples(parser, "report --trace README.md:16           # where its figures come from")
+    options.examples(parser, "report --trace README.md:16           # where its figures come from")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -51,9 +51,8 @@ def run(args: argparse.Namespace) -> int:
     for path in figures.PAGES:
         if files.write(path, figures.fill(path.read_text(), kept)):
             print(path)
-    for made in _pictures(kept):
-        print(made)
-    for made in page.write(kept.folder, DOCS, PICTURES):
+    files.write_bytes(DOCS / HEADLINE, _headline(kept))
+    for made in (DOCS / HEADLINE, *page.write(kept.folder, DOCS)):
         print(made)
     return 0
 
@@ -70,7 +69,7 @@ def _trace(where: str, kept: figures.Kept) -> int:
             (", ".join(each.shown), each.result, each.cell, each.figure, value, _records(each, kept))
         )
     head = ("figure", "docs/results", "cell", "its figure", "value", "measured")
-    report_files.show(report_files.grid(where, head, lines, left=len(head)))
+    grid.show(Grid(where, head, lines, left=len(head)))
     return 0
 
 
@@ -82,24 +81,19 @@ def _records(source: trace.Source, kept: figures.Kept) -> str:
     return f"{records}; {known['date']}, {known['commit']}; {figures.COMMANDS[source.result]}"
 
 
-def _pictures(kept: figures.Kept) -> list[Path]:
-    """What the pages show beside the tables. README begins with what channels give, and what it costs."""
-    headline, demo, steps = (DOCS / f"{name}.png" for name in ("headline", "demo", "profile"))
+def _headline(kept: figures.Kept) -> bytes:
+    """What README begins with: what channels give, and what it costs."""
     result = kept.load("table-v5-throughput")
     cells = [cell for cell in result["cells"] if cell.get("channels", figures.MOST) == figures.MOST]
     title = f"Moving memory by {figures.MOST} DMA channels, emulated server, by size of folio"
-    plot.trade(result, cells, headline, title)
-    plot.demo(kept.load("demo"), demo)
-    plot.steps(kept.load("profile"), steps)
-    return [headline, demo, steps]
+    return picture.trade(result, cells, title)
 
 
 def keep() -> None:
     """Copy the results that out/ has. Raises FerryError if one is of files that no commit has."""
     # What is of a part of the cells, or of another machine, has another name.
-    names = dict.fromkeys([*figures.COMMANDS, *(f"table-{name}" for name in experiments.TABLES)])
     found = {}
-    for path in (paths.OUT / f"{name}.json" for name in names):
+    for path in (paths.OUT / f"{name}.json" for name in figures.COMMANDS):
         if not path.is_file():
             note(f"not measured since: {path.stem}")
             continue

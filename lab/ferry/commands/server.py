@@ -6,7 +6,9 @@ from __future__ import annotations
 import argparse
 from dataclasses import asdict
 
-from ferry.results import report
+from ferry.commands import options
+from ferry.results import grid, present
+from ferry.results.grid import Grid
 from ferry.server import faults, profile
 from ferry.tables import fit
 from ferry.vm import emulator
@@ -20,7 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     verb.set_defaults(verb=_build)
 
     verb = verbs.add_parser("fit", help="find the engine's parameters that fit the posted throughputs")
-    verb.add_argument("--profile", default="zen3", metavar="NAME", help=", ".join(profile.names()))
+    options.add_profile(verb)
     verb.add_argument("--write", action="store_true", help="put them into server/NAME.toml")
     verb.set_defaults(verb=_fit, develops=True)
 
@@ -52,13 +54,12 @@ def _fit(args: argparse.Namespace) -> int:
     server = profile.load(args.profile)
     emulator.build()
     found = fit.run(server)
-    table = report.new_table("Ratios to vanilla, the earlier design")
-    for name in ("folio", "channels", "measured", "published", "residual"):
-        table.add_column(name, justify="right")
-    for each in found.residuals:
-        ratios = (f"{each.ratio:.2f}x", f"{each.published:.2f}x", f"{each.percent:+.1f} %")
-        table.add_row(each.folio, str(each.channels), *ratios)
-    report.show(table)
+    cells = [
+        {"folio": each.folio, "engine": "dma", "channels": each.channels, "ratio": each.ratio}
+        | {"published_ratio": each.published, "fitted": each.folio in fit.WEIGHT}
+        for each in found.residuals
+    ]
+    grid.show(present.grid("Ratios to vanilla, the earlier design", cells))
     for key, value in asdict(found.dma).items():
         print(f"{key} = {value}")
     if args.write:
@@ -72,10 +73,6 @@ def _fault(args: argparse.Namespace) -> int:
     with faults.connected(vm) as monitor:
         faults.change(monitor, args.channel, values)
         found = faults.listed(monitor, args.channel)
-    table = report.new_table(f"Channels of VM {vm.name}")
-    for name in ("channel", *faults.NAMES):
-        table.add_column(name, justify="right")
-    for number, now in found.items():
-        table.add_row(str(number), *(str(value).lower() for value in now.values()))
-    report.show(table)
+    lines = [[str(number), *(str(value).lower() for value in now.values())] for number, now in found.items()]
+    grid.show(Grid(f"Channels of VM {vm.name}", ("channel", *faults.NAMES), lines))
     return 0

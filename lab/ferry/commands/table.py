@@ -6,15 +6,17 @@ from __future__ import annotations
 import argparse
 import time
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+from ferry import paths
 from ferry.bench.cell import Cell
+from ferry.commands import options
 from ferry.errors import FerryError, UsageError
-from ferry.help import examples
 from ferry.progress import elapsed, note
-from ferry.results import compare, provenance, report
+from ferry.results import compare, page, present, provenance, report
 from ferry.server import profile
-from ferry.tables import experiments, here, page, runner, show
+from ferry.tables import experiments, here, runner
 from ferry.vm import emulator
 from ferry.vm.machine import Machine
 from ferry.vm.store import Store
@@ -27,9 +29,7 @@ MOST_STATES = 32
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Which table, where, and how much of it."""
     parser.add_argument("name", metavar="NAME", help=f"{', '.join(experiments.TABLES)}, or {ALL}")
-    parser.add_argument(
-        "--profile", metavar="NAME", help=f"{', '.join(profile.names())} (default: v1 for v1-cycles, or zen3)"
-    )
+    options.add_profile(parser, None, "default: v1 for v1-cycles, or zen3; ")
     parser.add_argument("--quick", action="store_true", help="fewer cells: minutes instead of half an hour")
     parser.add_argument(
         "--states", type=int, default=1, metavar="N",
@@ -41,10 +41,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--here", action="store_true", help="measure this machine itself, which runs a Ferry kernel; no VM"
     )
-    parser.add_argument("--one-by-one", action="store_true", help="with vm.migrate_ranges=0; for VMs")
-    report.add_json_argument(parser)
-    report.add_anew_argument(parser)
-    examples(
+    options.add_one_by_one(parser)
+    options.add_json(parser)
+    options.add_anew(parser)
+    options.examples(
         parser,
         "table v5-throughput --quick --twice   # a part of it; not one digit may differ",
         "table sensitivity --states 3          # where the gain ends, from three starts of the machine",
@@ -60,11 +60,9 @@ def run(args: argparse.Namespace) -> int:
     _check(args, wall, all_wall=len(wall) == len(wanted))
     if args.here:
         here.check()
-    output = report.Output(args.json)
-    output.check()
-    places = [show.place(_about(table, server, args)) for table, server in zip(wanted, servers, strict=True)]
-    for place in places:
-        report.check_writable(place)
+    output = report.output(args)
+    for table, server in zip(wanted, servers, strict=True):
+        report.check_writable(place(_about(table, server, args)))
     results = [
         _one(table, server, args, twice=args.twice and table.name not in wall)
         for table, server in zip(wanted, servers, strict=True)
@@ -73,9 +71,16 @@ def run(args: argparse.Namespace) -> int:
         note(f"not compared: {', '.join(wall)}: wall time is never the same twice")
     output.write(results[0] if args.name != ALL else {"tables": results})
     if not output.is_stdout:
-        for made in (*(show.place(result) for result in results), *page.write()):
+        for made in (*map(place, results), *page.write()):
             print(made)
     return 0
+
+
+def place(result: dict[str, Any]) -> Path:
+    """The file of a result: another machine's, or a part of the cells, never replaces the table itself."""
+    usual = experiments.get(result["table"]).profile
+    profile = "" if result["profile"] == usual else f"-{result['profile']}"
+    return paths.OUT / f"table-{result['table']}{profile}{'-quick' if result['quick'] else ''}.json"
 
 
 def _check(args: argparse.Namespace, wall: list[str], all_wall: bool) -> None:
@@ -103,11 +108,11 @@ def _one(
     if twice:
         _compare(result, _measure(table, server, args, None))
     note(f"{table.name}: {elapsed(time.monotonic() - begin)}" + (", two runs the same" * twice))
-    report.write_json(show.place(result), result)
-    report.Output(args.json).show(show.as_table(result))
+    report.write_json(place(result), result)
+    report.Output(args.json).show(result)
     note(f"{table.name}: {result['note'].strip()}")
-    for kind, found in show.residuals(result).items():
-        note(f"{result['table']}: {kind}: {found}")
+    for kind, misfits in present.residuals(result["cells"]).items():
+        note(f"{table.name}: {kind}: {misfits}")
     for lacking in result["missing"]:
         note(f"not measured: {lacking}")
     return result
@@ -146,31 +151,28 @@ def _measure(
 ) -> dict[str, Any]:
     scale = experiments.Scale(quick=args.quick, here=args.here)
     cells = table.cells(experiments.published()[table.source], scale)
-    known: dict[str, Any] = {}
-    missing: list[str] = []
     if args.here:
-        outcome = here.measure(cells)
-        measured, known = outcome.found, provenance.of_here()
-        missing = [f"{one.title}: it needs {why}" for one, why in outcome.missing]
+        (measured, missing), origin = here.measure(cells), provenance.of_here()
     else:
+        missing = []
         _check_channels(table, cells, server)
         emulator.build()
         machine = server.as_threads() if table.wall_time else server.as_machine()
         machine = machine.one_by_one() if args.one_by_one else machine
-        every = [replace(each, state=state) for state in range(args.states) for each in cells]
+        every = [replace(cell, state=state) for state in range(args.states) for cell in cells]
         measured, kernels = runner.in_vms(every, machine, _others(cells, server, args), store)
-        known = provenance.of_vms(machine, kernels) | {"server": server.summary, **server.parameters()}
+        origin = provenance.of_vms(machine, kernels) | {"server": server.summary, **server.parameters()}
     count = len(measured) // args.states
     by_state = [
         experiments.compare(table, measured[at : at + count], experiments.HERE if args.here else server.name)
         for at in range(0, len(measured), count)
     ]
-    figures = [experiments.with_range(same).as_json() for same in zip(*by_state, strict=True)]
+    compared = [experiments.with_range(same) for same in zip(*by_state, strict=True)]
     return {
         **_about(table, server, args),
-        "provenance": known,
+        "provenance": origin,
         "missing": missing,
-        "cells": [here.named(cell) for cell in figures] if args.here else figures,
+        "cells": [here.named(cell) for cell in compared] if args.here else compared,
     }
 
 

@@ -4,17 +4,12 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ferry.help import examples
+from ferry.commands import options
 from ferry.progress import note
 from ferry.results import provenance, report
 from ferry.suites import torture
-
-if TYPE_CHECKING:
-    from rich.table import Table
-
-MIB = 1 << 20
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -32,15 +27,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="this one only; again for more",
     )
-    parser.add_argument("--kernel", default=plan.flavour, metavar="FLAVOUR", help="default: debug")
+    options.add_kernel(parser, plan.flavour)
     _add_engine_arguments(parser, plan)
     parser.add_argument(
         "--one-boot",
         action="store_true",
         help="all classes in one boot, each way: for a kernel that boots slowly",
     )
-    report.add_json_argument(parser)
-    examples(
+    options.add_json(parser)
+    options.examples(
         parser,
         "torture --minutes 5                   # each class of trouble, one after the other",
         "torture --class cpu_hotplug --engine mtcopy",
@@ -89,8 +84,7 @@ def run(args: argparse.Namespace) -> int:
         deadline_ms=args.deadline,
     )
     plan.check()
-    output = report.Output(args.json)
-    output.check()
+    output = report.output(args)
 
     def tell(outcomes: list[torture.Outcome]) -> None:
         note(f"{outcomes[-1].name}: {outcomes[-1].verdict}")
@@ -98,34 +92,17 @@ def run(args: argparse.Namespace) -> int:
         if output.path:
             output.write(_as_json(plan, outcomes))
 
-    found = torture.run(plan, tell)
-    output.write(_as_json(plan, found))
-    output.show(_table(plan, found))
-    if not output.is_stdout:
-        for outcome in found:
-            for line in (*outcome.mistakes, *outcome.complaints):
-                print(f"{outcome.name}: {line}")
-    return 1 if any(each.mistakes or each.complaints for each in found) else 0
+    outcomes = torture.run(plan, tell)
+    output.tell(_as_json(plan, outcomes))
+    wrong = [
+        f"{outcome.name}: {line}" for outcome in outcomes for line in (*outcome.mistakes, *outcome.complaints)
+    ]
+    for line in wrong:
+        note(line)
+    return 1 if wrong else 0
 
 
-def _table(plan: torture.Plan, found: list[torture.Outcome]) -> Table:
-    table = report.new_table(f"Memory that moves while trouble strikes ({plan.flavour} kernel)")
-    table.add_column("class")
-    for name in ("s", "folios moved", "by engine", "pages moved", "struck", "MiB verified"):
-        table.add_column(name, justify="right")
-    for name in ("kind", "refs", "busy", "error", "left", "KiB kept", "complaints"):
-        table.add_column(name, justify="right")
-    table.add_column("")
-    for each in found:
-        had = each.figures
-        cells = ["-"] * len(torture.FIGURES)
-        if had:
-            scaled = had | {"bytes": had["bytes"] // MIB, "quarantined": had["quarantined"] // 1024}
-            cells = [f"{scaled[name]:,}" for name in torture.FIGURES]
-        table.add_row(each.name, *cells, str(len(each.complaints)), each.verdict)
-    return table
-
-
-def _as_json(plan: torture.Plan, found: list[torture.Outcome]) -> dict[str, Any]:
+def _as_json(plan: torture.Plan, outcomes: list[torture.Outcome]) -> dict[str, Any]:
     known = provenance.of_vms(plan.machine, [plan.flavour])
-    return {"provenance": known, **torture.as_json(plan, found)}
+    title = f"Memory that moves while trouble strikes ({plan.flavour} kernel)"
+    return {"provenance": known, "title": title, **torture.as_json(plan, outcomes)}

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from ferry import paths
 from ferry.bench import migbench
-from ferry.errors import UsageError
-from ferry.help import examples
+from ferry.commands import options
+from ferry.errors import UsageError, choose
 from ferry.kernel import kbuild
 from ferry.progress import note
 from ferry.server import profile
@@ -30,18 +30,16 @@ DEPTH = 32  # descriptors in flight on each channel: what dcbm has by default
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Which kernel, which machine, which engine, which command."""
-    parser.add_argument("--kernel", default="ferry", choices=kbuild.FLAVOURS, help="default: ferry")
-    add_machine_arguments(parser)
-    parser.add_argument(
-        "--profile",
-        metavar="NAME",
-        help=f"a shell, or a command of busybox or migbench, on an emulated server with its DMA channels: "
-        f"{', '.join(profile.names())}; in virtual time, or with --cpus in wall time",
+    options.add_kernel(parser, "ferry")
+    options.add_machine(parser)
+    options.add_profile(
+        parser,
+        None,
+        "a shell, or a command of busybox or migbench, on an emulated server with its DMA channels, "
+        "in virtual time, or with --cpus in wall time: ",
     )
     parser.add_argument("--engine", metavar="NAME", help=f"{', '.join(migbench.ENGINES[1:])} (default: none)")
-    parser.add_argument(
-        "--channels", type=int, default=4, help="for dcbm: of softdma, or of the profile's (default: 4)"
-    )
+    options.add_number(parser, "channels", 4, "for dcbm: of softdma, or of the profile's")
     parser.add_argument(
         "--arg", action="append", default=[], metavar="WORD", help="a kernel argument; repeatable"
     )
@@ -49,20 +47,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--timeout", type=float, default=DAY_S, metavar="S", help="for a command (default: a day)"
     )
     parser.add_argument("command", nargs="*", metavar="COMMAND", help="without one: an interactive shell")
-    examples(
+    options.examples(
         parser,
         "vm --kernel ferry --engine mtcopy     # a shell, on a copy of this machine's files",
         "vm --machine icount -- uname -a",
         "vm --profile zen3                     # a shell on the emulated server, with all its channels",
         "vm --profile zen3 --engine dcbm --channels 16 -- migbench --folio 2M",
     )
-
-
-def add_machine_arguments(parser: argparse.ArgumentParser) -> None:
-    """--machine, --cpus, --kvm."""
-    parser.add_argument("--machine", default="smp", metavar="NAME", help=", ".join(machine.MACHINES))
-    parser.add_argument("--cpus", type=int, metavar="N", help="default: what the machine has")
-    parser.add_argument("--kvm", action="store_true", help="use /dev/kvm; default: emulate (TCG)")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -92,11 +83,10 @@ def _on_server(args: argparse.Namespace) -> int:
         raise UsageError(f"profile {server.name} is emulated: leave out --kvm")
     emulator.build()
     kernel = kbuild.build(args.kernel)
-    programs = {"bin/migbench": migbench.build_migbench()}
     job = qemu.Job(
         f"{setup}{shlex.join(args.command)}" if args.command else server_shell_script(server.name, setup),
         args.timeout,
-        programs=programs,
+        programs=migbench.programs(),
         kernel_args=tuple(args.arg),
         controlled=True,  # by ./ferry server fault
     )
@@ -110,8 +100,7 @@ def _on_server(args: argparse.Namespace) -> int:
 def _engine(args: argparse.Namespace) -> str:
     if args.engine is None:
         return ""
-    if args.engine not in migbench.ENGINES[1:]:
-        raise UsageError(f"no engine '{args.engine}': choose from {', '.join(migbench.ENGINES[1:])}")
+    choose("engine", [args.engine], migbench.ENGINES[1:])
     if args.kernel == "vanilla":
         raise UsageError("a vanilla kernel has no engines: choose --kernel ferry, or leave out --engine")
     if args.profile and args.engine == "dcbm":

@@ -10,11 +10,12 @@ from typing import Any
 Json = dict[str, Any]
 
 # Where results keep what was measured, a cell each.
-LISTS = ("cells", "runs", "profiles", "costs")
+LISTS = ("cells", "runs", "profiles", "costs", "classes", "tests", "steps")
 # What a cell is, and not what was found of it.
 WORDS = (
-    *("case", "call", "memory", "folio", "folio_kib", "engine", "channels", "threads", "busy"),
-    *("folios_per_call", "batch_pages", "settings", "write_rate", "parameter", "value", "folios", "bytes"),
+    *("test", "name", "step", "caller", "case", "call", "memory", "folio", "folio_kib", "engine"),
+    *("channels", "threads", "busy", "folios_per_call", "batch_pages", "settings", "write_rate"),
+    *("parameter", "value", "folios", "bytes"),
 )
 # Neither: how often it was measured, what others have posted, where it is kept.
 ASIDE = ("runs", "records", "fitted", "functions", "verified_bytes")
@@ -39,10 +40,19 @@ class Difference:
         return self.percent is None or abs(self.percent) > percent
 
 
+def parts(result: Json) -> list[Json]:
+    """A result, and those that are within it."""
+    return [result, *result.get("tables", []), *filter(None, [result.get("headline")])]
+
+
+def lists(result: Json) -> list[list[Json]]:
+    """The lists of cells that a result has, without those within it."""
+    return [result[name] for name in LISTS if result.get(name)]
+
+
 def cells(result: Json) -> list[Json]:
     """All that a result has, of all its tables."""
-    tables = [result, *result.get("tables", []), result.get("headline", {})]
-    return [cell for table in tables for name in LISTS for cell in table.get(name, [])]
+    return [cell for part in parts(result) for some in lists(part) for cell in some]
 
 
 def name(cell: Json) -> str:

@@ -9,33 +9,35 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ferry import paths
 from ferry.errors import FerryError
-from ferry.results import inline, report
-
-Json = dict[str, Any]
+from ferry.results import inline, present
+from ferry.results.compare import Json
+from ferry.results.grid import Grid
+from ferry.results.present import Show, number, several
+from ferry.tables import experiments
 
 FOLDER = paths.ROOT / "docs/results"
 PAGES = (paths.ROOT / "README.md", *sorted((paths.ROOT / "docs").glob("*.md")))
 # Each result that is kept, and the command that measures it into out/.
 NO_ENGINE = "bench --machine icount --folio 4K,16K,64K,256K,1M,2M --engine vanilla,none,cpu --runs 1"
 PROFILE = "profile --folio 4K,16K,64K,1M --engine vanilla,none,dcbm"
-TABLES = ("v5-throughput", "v5-batch", "userspace", "sensitivity")
 COMMANDS = {
     "demo": "make demo",
     "cost": "./ferry cost --json out/cost.json",
     "no-engine": f"./ferry {NO_ENGINE} --json out/no-engine.json",
     "profile": f"./ferry {PROFILE} --json out/profile.json",
     "redis": "./ferry redis",
-    **{f"table-{name}": f"./ferry table {name}" for name in TABLES},
+    **{f"table-{name}": f"./ferry table {name}" for name in experiments.TABLES},
 }
 _BLOCK = re.compile(r"(<!-- figures: ([a-z0-9-]+) -->\n).*?(\n?<!-- end of figures -->)", re.S)
 MOST = 16  # channels of the emulated server
+LARGE = 2048  # KiB, its largest folios
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,12 @@ class Kept:
             raise FerryError(f"{path} is not there: run '{COMMANDS[name]}', then './ferry report --keep'")
         found: Json = json.loads(path.read_text())
         return found
+
+
+def results(folder: Path) -> list[Path]:
+    """The files in a folder that are one of these; a published table may be of another machine, too."""
+    names = [f"{name}*" if name.startswith("table-") else name for name in COMMANDS]
+    return [path for name in names for path in sorted(folder.glob(f"{name}.json"))]
 
 
 def fill(text: str, kept: Kept) -> str:
@@ -72,13 +80,26 @@ def _folio(kib: int) -> str:
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    return Grid("", head, rows).markdown()
 
 
-def _away(cell: Json) -> str:
-    away = cell["inaccessible_us"]
-    return f"{away['p50']:,.0f} / {away['p99']:,.0f}"
+_ratio = number("ratio", ".2f")
+_first = number("first_folio_us")
+_away = several("inaccessible_us", ("p50", "p99"))
+
+
+def _lines(cells: Iterable[Json], columns: Mapping[str, Show]) -> str:
+    """A table with a line for each cell."""
+    return _table([*columns], [[show(cell) for show in columns.values()] for cell in cells])
+
+
+def _by_engine(cells: Iterable[Json], *keys: str) -> dict[Any, dict[str, Json]]:
+    """What engines have beside each other, by what else a cell has: one thing, or several."""
+    found: dict[Any, dict[str, Json]] = {}
+    for cell in cells:
+        values = tuple(cell[key] for key in keys)
+        found.setdefault(values if len(keys) > 1 else values[0], {})[cell["engine"]] = cell
+    return found
 
 
 def _origin(result: Json) -> str:
@@ -111,15 +132,21 @@ def _is_later(cell: Json, vanilla: Json) -> bool:
 
 
 def _defaults(kept: Kept) -> str:
-    vanilla = _throughput(kept, "vanilla")
-    few, many = _throughput(kept, "ferry", 1), _throughput(kept, "ferry", MOST)
-    rows = [
-        [report.size(kib), name, f"{cell['ratio']:.2f}", f"{cell['first_folio_us']:,.0f}", _away(cell)]
-        for kib in vanilla
-        for name, cell in (("vanilla", vanilla[kib]), ("1 channel", few[kib]), ("16 channels", many[kib]))
+    each = [
+        _throughput(kept, engine, count)
+        for engine, count in (("vanilla", None), ("ferry", 1), ("ferry", MOST))
     ]
-    head = ("folios", "engine", "ratio", "first folio, us", "inaccessible, median / 99th, us")
-    return f"{_origin(kept.load('table-v5-throughput'))}:\n\n{_table(head, rows)}"
+    columns = {
+        "folios": present.folio,
+        "engine": lambda cell: _channel_count(cell["channels"]) if "channels" in cell else "vanilla",
+        **{"ratio": _ratio, "first folio, us": _first, "inaccessible, median / 99th, us": _away},
+    }
+    cells = [by_folio[kib] for kib in each[0] for by_folio in each]
+    return f"{_origin(kept.load('table-v5-throughput'))}:\n\n{_lines(cells, columns)}"
+
+
+def _channel_count(count: int) -> str:
+    return f"{count} channel{'s' * (count != 1)}"
 
 
 def _channels(kept: Kept) -> list[int]:
@@ -129,32 +156,25 @@ def _channels(kept: Kept) -> list[int]:
 
 def _fit(kept: Kept) -> str:
     channels = _channels(kept)
-    dma = [_throughput(kept, "dma", each)[2048] for each in channels]
-    ferry = [_throughput(kept, "ferry", each)[2048] for each in channels]
+    dma = [_throughput(kept, "dma", count)[LARGE] for count in channels]
+    ferry = [_throughput(kept, "ferry", count)[LARGE] for count in channels]
     rows = [
-        ["posted", *(f"{cell['published_ratio']:.2f}" for cell in dma)],
-        ["the same, emulated", *(f"{cell['ratio']:.2f}" for cell in dma)],
-        ["residual", *(f"{(cell['ratio'] / cell['published_ratio'] - 1) * 100:+.0f} %" for cell in dma)],
-        ["Ferry, emulated", *(f"{cell['ratio']:.2f}" for cell in ferry)],
+        ["posted", *map(number("published_ratio", ".2f"), dma)],
+        ["the same, emulated", *map(_ratio, dma)],
+        ["residual", *(present.residual(cell).removesuffix(" fitted") for cell in dma)],
+        ["Ferry, emulated", *map(_ratio, ferry)],
     ]
     return _table(_by_channels("2M folios, ratio to vanilla", channels), rows)
 
 
 def _by_channels(first: str, channels: Sequence[int]) -> list[str]:
-    return [first, f"{channels[0]} channel", *map(str, channels[1:])]
+    return [first, _channel_count(channels[0]), *map(str, channels[1:])]
 
 
 def _ferry(kept: Kept) -> str:
     channels = _channels(kept)
-    cpu = _throughput(kept, "cpu")
-    rows = [
-        [
-            report.size(kib),
-            *(f"{_throughput(kept, 'ferry', each)[kib]['ratio']:.2f}" for each in channels),
-            f"{cell['ratio']:.2f}",
-        ]
-        for kib, cell in cpu.items()
-    ]
+    columns = [*(_throughput(kept, "ferry", count) for count in channels), _throughput(kept, "cpu")]
+    rows = [[present.size(kib), *(_ratio(column[kib]) for column in columns)] for kib in columns[-1]]
     head = [*_by_channels("Ferry, emulated, ratio to vanilla", channels), "the CPU copies"]
     return _table(head, rows)
 
@@ -166,36 +186,22 @@ def _batches(kept: Kept) -> str:
     cells = [
         cell
         for cell in kept.load("table-v5-batch")["cells"]
-        if cell["folio_kib"] == 2048 and cell.get("channels") == MOST
+        if cell["folio_kib"] == LARGE and cell.get("channels") == MOST
     ]
-    head = (
-        "2M folios, 16 channels",
-        "ratio",
-        "posted",
-        "first folio usable, us",
-        "inaccessible, median / 99th, us",
-    )
-    rows = [
-        [
-            f"batches of {cell['batch_pages']:,} pages" if "batch_pages" in cell else "Ferry",
-            f"{cell['ratio']:.2f}",
-            f"{cell['published_ratio']:.2f}" if "published_ratio" in cell else "",
-            f"{cell['first_folio_us']:,.0f}",
-            _away(cell),
-        ]
-        for cell in cells
-    ]
-    return _table(head, rows)
+    batch = number("batch_pages", ",", " pages")
+    columns: dict[str, Show] = {
+        "2M folios, 16 channels": lambda cell: f"batches of {batch(cell)}" if batch(cell) else "Ferry",
+        **{"ratio": _ratio, "posted": number("published_ratio", ".2f")},
+        **{"first folio usable, us": _first, "inaccessible, median / 99th, us": _away},
+    }
+    return _lines(cells, columns)
 
 
 def _userspace(kept: Kept) -> str:
     result = kept.load("table-userspace")
-    by_count: dict[int, dict[str, float]] = {}
-    for cell in result["cells"]:
-        by_count.setdefault(cell["folios"], {})[cell["engine"]] = cell["ratio"]
     rows = [
-        [f"{count:,}", *(f"{ratios[engine]:.2f}" for engine in ("dma", "cpu", "ferry"))]
-        for count, ratios in by_count.items()
+        [f"{count:,}", *(_ratio(engines[engine]) for engine in ("dma", "cpu", "ferry"))]
+        for count, engines in _by_engine(result["cells"], "folios").items()
     ]
     head = ("pages in one call", "earlier design, 1 channel", "cpu", "Ferry, 1 channel")
     return f"{_origin(result)}:\n\n{_table(head, rows)}"
@@ -213,7 +219,6 @@ VARIED = {
 }
 Value = tuple[str, int | str]
 PLAIN: Value = ("", "")
-LARGE = 2048  # KiB, of the folios that are measured so
 
 
 def _sensitive(kept: Kept) -> dict[Value, dict[int, dict[str, Json]]]:
@@ -244,8 +249,8 @@ def _sensitivity(kept: Kept) -> str:
             ]
         )
     head = [
-        *("what", "value", *map(report.size, found[PLAIN])),
-        f"{report.size(LARGE)} inaccessible, median / 99th, us: Ferry",
+        *("what", "value", *map(present.size, found[PLAIN])),
+        f"{present.size(LARGE)} inaccessible, median / 99th, us: Ferry",
     ]
     said = f"{_origin(result)}, earlier design / Ferry:"
     return f"{said}\n\n{_table(head, rows)}"
@@ -334,19 +339,15 @@ def _headline(kept: Kept) -> str:
 
 def _no_engine(kept: Kept) -> str:
     result = kept.load("no-engine")
-    by_folio: dict[int, dict[str, Json]] = {}
-    for row in result["runs"]:
-        by_folio.setdefault(row["folio_kib"], {})[row["engine"]] = row
     pages = 4096
     rows = [
         [
             _folio(kib),
-            *(f"{pages / row[name]['gbps']:,.0f}" for name in ("vanilla", "none")),
-            f"{row['none']['ratio']:.2f}",
-            f"{row['cpu']['ratio']:.2f}",
-            *(_away(row[name]) for name in ("vanilla", "none", "cpu")),
+            *(f"{pages / engines[name]['gbps']:,.0f}" for name in ("vanilla", "none")),
+            *(_ratio(engines[name]) for name in ("none", "cpu")),
+            *(_away(engines[name]) for name in ("vanilla", "none", "cpu")),
         ]
-        for kib, row in by_folio.items()
+        for kib, engines in _by_engine(result["runs"], "folio_kib").items()
     ]
     head = (
         *("folio", "instructions per page: vanilla", "Ferry, no engine", "ratio", "ratio with `cpu` active"),
@@ -357,16 +358,13 @@ def _no_engine(kept: Kept) -> str:
 
 def _cost(kept: Kept) -> str:
     result = kept.load("cost")
-    by_cell: dict[tuple[str, int], dict[str, Json]] = {}
-    for cost in result["costs"]:
-        by_cell.setdefault((cost["case"], cost["folio_kib"]), {})[cost["engine"]] = cost
     rows = [
         [
             *(caller, _folio(kib), f"{engines['none']['vanilla']:,.0f}"),
             *(f"{cost['instructions']:,.0f} ({cost['percent']:+.1f} %)" for cost in engines.values()),
             f"{engines['none']['limit_percent']:+.1f} %, {engines['cpu']['limit_percent']:+.1f} %",
         ]
-        for (caller, kib), engines in by_cell.items()
+        for (caller, kib), engines in _by_engine(result["costs"], "case", "folio_kib").items()
     ]
     head = ("caller", "folio", "vanilla", "Ferry, no engine", "`cpu` active", "limits")
     return f"{_origin(result)}, Linux {_release(result)}, instructions per folio:\n\n{_table(head, rows)}"
@@ -374,47 +372,32 @@ def _cost(kept: Kept) -> str:
 
 def _demo(kept: Kept) -> str:
     result = kept.load("demo")
-    rows = [
-        [
-            _folio(row["folio_kib"]),
-            report.engine_name(row["engine"], row["channels"]),
-            f"{row['gbps']:.2f}",
-            f"{row['ratio']:.2f}",
-            f"{row['first_folio_us']:,.0f}",
-            _away(row),
-            f"{row['cpu_ns_per_page']:,.0f}",
-        ]
-        for row in result["runs"]
-    ]
-    head = (
-        *("folio", "engine", "GB/s", "ratio", "first folio, us"),
-        *("inaccessible, median / 99th, us", "caller's CPU, ns per page"),
-    )
+    columns = {
+        **{"folio": lambda row: _folio(row["folio_kib"]), "engine": present.engine},
+        **{"GB/s": number("gbps", ".2f"), "ratio": _ratio, "first folio, us": _first},
+        "inaccessible, median / 99th, us": _away,
+        "caller's CPU, ns per page": number("cpu_ns_per_page"),
+    }
     rounds = result["runs"][0]["runs"]
     return (
         f"One `make demo` of {_origin(result)}, on {result['provenance']['cpus']} emulated CPUs, medians of "
-        f"{rounds} boots of each kernel:\n\n{_table(head, rows)}"
+        f"{rounds} boots of each kernel:\n\n{_lines(result['runs'], columns)}"
     )
 
 
 def _clients(kept: Kept) -> str:
     result = kept.load("redis")
-    rows = [
-        [
-            cell["folio"],
-            cell["engine"] if cell["engine"] != "dcbm" else f"dcbm x{MOST}",
-            f"{cell['moved']['per_second']:,.0f}",
-            f"{cell['lost_ms_per_move']:.1f}",
-            f"{sum(move['us'] for move in cell['moves']) / len(cell['moves']) / 1e3:.1f}",
-            *(f"{cell['moved'][key]:.2f}" for key in ("median_ms", "p99_ms", "longest_ms")),
-        ]
-        for cell in result["cells"]
-    ]
-    head = (
-        *("pages", "engine", "requests/s", "lost by a move, ms", "a move, ms"),
-        *("a request, median, ms", "99th", "longest"),
-    )
-    return f"{_origin(result)}:\n\n{_table(head, rows)}"
+    columns = {
+        "pages": present.folio,
+        "engine": lambda cell: f"dcbm x{MOST}" if cell["engine"] == "dcbm" else cell["engine"],
+        "requests/s": number("moved.per_second"),
+        "lost by a move, ms": number("lost_ms_per_move", ".1f"),
+        "a move, ms": present.mean_move,
+        "a request, median, ms": number("moved.median_ms", ".2f"),
+        "99th": number("moved.p99_ms", ".2f"),
+        "longest": number("moved.longest_ms", ".2f"),
+    }
+    return f"{_origin(result)}:\n\n{_lines(result['cells'], columns)}"
 
 
 def _steps(kept: Kept) -> str:

@@ -13,14 +13,13 @@ from collections.abc import Callable
 from typing import Any
 
 from ferry.errors import FerryError
-from ferry.results import report
+from ferry.results import compare, present
+from ferry.results.compare import Json
 
-Json = dict[str, Any]
 Load = Callable[[str], Json]
 
 MARK = "<!-- = "
 _FIGURE = re.compile(r"(?<![\d.,])(\d[\d,]*(?:\.\d+)?)((?: %)?<!-- = ([a-z0-9-]+): ([^>]+) -->)")
-_LISTS = ("cells", "runs", "profiles", "costs")
 
 
 def fill(text: str, load: Load) -> str:
@@ -46,8 +45,7 @@ def _value(result: Json, said: str) -> float:
 def _of_cell(result: Json, said: str) -> float:
     """Of the plainest cell that has all the words before the last, which is the figure's name."""
     *words, name = said.split()
-    every = [cell for key in _LISTS for cell in result.get(key, [])]
-    found = [cell for cell in every if set(words) <= _words(cell)]
+    found = [cell for cell in compare.cells(result) if set(words) <= _words(cell)]
     if not found:
         raise FerryError(f"no cell '{' '.join(words)}' in the kept result")
     value: Any = min(found, key=lambda cell: len(_words(cell)))
@@ -58,7 +56,7 @@ def _of_cell(result: Json, said: str) -> float:
 
 def _words(cell: Json) -> set[str]:
     """What a cell is called by: its folios and engine, how many channels, what is varied, who calls."""
-    words = {report.size(cell["folio_kib"]) if "folio_kib" in cell else cell["folio"], cell["engine"]}
+    words = {present.folio(cell), cell["engine"]}
     words |= {f"x{cell['channels']}"} if cell.get("channels") else set()
     words |= set(cell.get("case", "").replace(",", "").split())
     words |= {f"{cell['parameter']}={cell['value']}"} if "parameter" in cell else set()

@@ -15,7 +15,8 @@ from typing import Any
 
 from ferry.errors import FerryError, UsageError
 from ferry.results import compare, figures
-from ferry.results.figures import Json, Kept
+from ferry.results.compare import Json
+from ferry.results.figures import Kept
 
 # So much that no figure stays what it was, and none that was the least of several.
 TIMES = 1000

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ferry import paths
-from ferry.errors import FerryError, UsageError
+from ferry.errors import FerryError, UsageError, choose
 from ferry.vm import emulator, machine
 
 FOLDER = paths.ROOT / "server"
@@ -128,8 +128,7 @@ def names(folder: Path = FOLDER) -> list[str]:
 
 def load(name: str, folder: Path = FOLDER) -> Profile:
     """Read and check a profile; raises UsageError naming the key that is wrong."""
-    if name not in names(folder):
-        raise UsageError(f"no profile '{name}': choose from {', '.join(names(folder))}")
+    choose("profile", [name], names(folder))
     path = folder / f"{name}.toml"
     try:
         table = tomllib.loads(path.read_text())

@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ferry.bench.cell import Cell, Found
+from ferry.bench.cell import Cell, Measured
 from ferry.bench.sizes import PAGE, parse_size
-from ferry.errors import UsageError
-from ferry.tables import sensitivity
+from ferry.errors import choose
+from ferry.tables import callers, sensitivity
 
 # What an emulated node has room for. 96M are 48 folios of 2M: as many for each of 1, 2, 4, 8, 12 or 16
 # channels.
@@ -31,19 +31,6 @@ POSTED_BYTES = 1 << 30
 POSTED_RUNS = 10
 WALL_RUNS = 5
 QUICK_RUNS = 3
-CALLERS_BYTES = 64 << 20
-# Call, order, folio sizes, and how many moves come before the one that is counted. What compaction moves
-# depends on what is free where, which settles after three.
-CALLERS = (
-    ("move_pages", "random", ("4K", "16K", "64K"), 1),
-    ("move_pages", "scattered", ("4K", "16K"), 1),
-    ("promote", "random", ("4K", "64K"), 1),
-    ("promote", "up", ("2M",), 1),
-    ("demote", "random", ("4K", "16K", "64K"), 1),
-    ("demote", "up", ("2M",), 1),
-    ("compact", "up", ("4K",), 3),
-)
-PROMOTE_WAYS: tuple[tuple[tuple[str, int], ...], ...] = ((), (("vm.migrate_promote_batch", 16),))
 # A second. Each on an even place is left out of a part.
 WRITE_RATES = (0, 1000, 10000, 100000)
 # A move takes a few ms: of 1,000 writes a second it sees a handful.
@@ -120,50 +107,46 @@ def published() -> dict[str, Any]:
 
 def get(name: str) -> Table:
     """A table by its name; raises UsageError."""
-    if name not in TABLES:
-        raise UsageError(f"no table '{name}': choose from {', '.join(TABLES)}")
+    choose("table", [name], TABLES)
     return TABLES[name]
 
 
-def compare(table: Table, found: Sequence[Found], where: str | None = None) -> list[Found]:
-    """Each cell with its ratio to vanilla, of equal folios and the most of them, and the posted figures.
+def compare(table: Table, measured: Sequence[Measured], where: str | None = None) -> list[dict[str, Any]]:
+    """Each cell as JSON, with what was posted, and its ratio to vanilla of equal folios and the most of them.
 
     where is the profile that was measured, if not the table's own, or HERE.
     """
     known = published()[table.source]
-    found = [_with_copies(each, found) for each in found]
-    base: dict[tuple[str, str], Found] = {}
-    for each in found:
-        if each.cell.engine == "vanilla":
-            old = base.setdefault(_moves(each.cell), each)
-            base[_moves(each.cell)] = max(old, each, key=lambda one: one.cell.folios)
+    measured = [_with_copies(one, measured) for one in measured]
+    vanillas = [one for one in measured if one.cell.engine == "vanilla"]
+    most: dict[tuple[str, str], Measured] = {}
+    for vanilla in sorted(vanillas, key=lambda one: one.cell.folios, reverse=True):
+        most.setdefault(_moves(vanilla.cell), vanilla)
     compared = []
-    for each in found:
-        same = [one for one in found if one.cell.engine == "vanilla" and _alike(one.cell, each.cell)]
-        most = base.get(_moves(each.cell))
-        vanilla = most if each.cell.engine == "vanilla" or not same else same[0]
-        posted = table.posted(known, each.cell, where or table.profile)
+    for one in measured:
+        alike = [vanilla for vanilla in vanillas if _alike(vanilla.cell, one.cell)]
+        base = alike[0] if alike and one.cell.engine != "vanilla" else most.get(_moves(one.cell))
+        posted = table.posted(known, one.cell, where or table.profile)
         compared.append(
-            replace(
-                each,
-                ratio=_speed(each) / _speed(vanilla) if vanilla else None,
+            one.as_json(
+                ratio=one.speed / base.speed if base else None,
                 published_ratio=posted.ratio,
                 published_ratio_sd=posted.ratio_sd,
-                fitted=posted.fitted,
-                published_first_us=posted.first_us,
-                published_share=posted.share,
-                published_access=posted.access,
+                fitted=posted.fitted or None,
+                published_first_folio_us=posted.first_us,
+                published_copy_share=posted.share,
+                published_access_cycles_per_page=posted.access,
             )
         )
     return compared
 
 
-def with_range(states: Sequence[Found]) -> Found:
+def with_range(states: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """A cell as its first state has it, with the least and the greatest ratio of all states."""
-    ratios = [each.ratio for each in states if each.ratio is not None]
+    ratios = [state["ratio"] for state in states if "ratio" in state]
     if len(states) < 2 or not ratios:
         return states[0]
-    return replace(states[0], ratio_range=(min(ratios), max(ratios)))
+    return states[0] | {"ratio_range": (min(ratios), max(ratios))}
 
 
 def _deviation(one: float, one_sd: float, other: float, other_sd: float) -> float:
@@ -171,19 +154,14 @@ def _deviation(one: float, one_sd: float, other: float, other_sd: float) -> floa
     return one / other * math.hypot(one_sd / one, other_sd / other)
 
 
-def _with_copies(one: Found, found: Sequence[Found]) -> Found:
+def _with_copies(one: Measured, measured: Sequence[Measured]) -> Measured:
     """Vanilla copies between other work, where no tracepoint sees it; cpu makes the same copies in a row."""
     if not one.cycles or one.cell.engine != "vanilla":
         return one
-    for other in found:
+    for other in measured:
         if other.cycles and other.cell.engine == "cpu" and _alike(other.cell, one.cell):
             return replace(one, cycles=(one.cycles[0], other.cycles[1]))
     return one
-
-
-def _speed(one: Found) -> float:
-    """What ratios are of: throughput, or where it was counted, migrate_pages() per cycle."""
-    return 1 / one.cycles[0] if one.cycles else one.row.gbps
 
 
 def _alike(one: Cell, other: Cell) -> bool:
@@ -278,33 +256,6 @@ def _write_rates(known: dict[str, Any], scale: Scale) -> list[Cell]:
         for rate in rates
         for each in cells
         for way in (WRITE_WAYS if each.engine == "ferry" else WRITE_WAYS[:1])
-    ]
-
-
-# --- callers ---
-
-
-def _callers(known: dict[str, Any], scale: Scale) -> list[Cell]:
-    """Who moves memory between tiers, and in which order: vanilla, Ferry's kernel, all channels."""
-    engines = (("vanilla", 0), ("none", 0), ("ferry", sensitivity.CHANNELS))
-    callers = CALLERS[:: len(CALLERS) // 2] if scale.quick else CALLERS
-    return [
-        Cell(
-            engine,
-            folio,
-            scale.bytes(CALLERS_BYTES) // parse_size(folio),
-            channels,
-            latency=call == "move_pages",
-            runs=scale.runs(),
-            call=call,
-            order=order,
-            warmup=warmup,
-            settings=way,
-        )
-        for call, order, folios, warmup in callers
-        for folio in folios
-        for engine, channels in engines
-        for way in (PROMOTE_WAYS if (call, folio) == ("promote", "4K") and engine != "vanilla" else ((),))
     ]
 
 
@@ -479,11 +430,11 @@ TABLES = {
             "callers",
             "Throughput of those who move memory between tiers, and in random order",
             "v5",
-            _callers,
+            lambda known, scale: callers.cells(scale.bytes(callers.BYTES), scale.runs(), scale.quick),
             lambda known, cell: NOTHING,
             profile="cxl",
-            note="Scattered: in random order, and neighbours' frames do not adjoin. All of what a caller does is "
-            "counted: a promotion with its hint fault, a demotion with reclaim's look at its folio.",
+            note="Scattered: in random order, and neighbours' frames do not adjoin. All of what a caller "
+            "does is counted: a promotion with its hint fault, a demotion with reclaim's look at its folio.",
         ),
         Table(
             "v5-batch",

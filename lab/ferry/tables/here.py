@@ -12,14 +12,15 @@ import os
 import re
 import signal
 import tempfile
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ferry import files, paths, proc
-from ferry.bench import cell, migbench, rows
-from ferry.bench.cell import Cell, Found
+from ferry.bench import cell as cell_job
+from ferry.bench import migbench, rows
+from ferry.bench.cell import Cell, Measured
 from ferry.errors import CommandFailed, FerryError
 from ferry.progress import note
 from ferry.vm import qemu, records
@@ -30,34 +31,26 @@ NODES = Path("/sys/devices/system/node")
 PUT_BACK_S = 60.0
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """What was measured, and which cells this machine cannot have, with the reason of each."""
-
-    found: list[Found]
-    missing: list[tuple[Cell, str]]
-
-
 def job(script: str) -> str:
     """A script between what keeps the machine's settings and what puts them back."""
     library = "".join((qemu.GUEST / name).read_text() for name in ("lib.sh", "here.sh"))
     return f"{library}\nkeep\n{script}\n"
 
 
-def measure(cells: Sequence[Cell]) -> Outcome:
-    """Measure the cells that this machine can have. Raises FerryError."""
+def measure(cells: Sequence[Cell]) -> tuple[list[Measured], list[str]]:
+    """Measure the cells that this machine can have, and say why it cannot have others. Raises FerryError."""
     check()
     program = migbench.build_migbench()
-    on_dma = any(each.channels for each in cells)
+    on_dma = any(cell.channels for cell in cells)
     counted = _run("count_dma", "count DMA channels", program) if on_dma else ""
     channels = records.of(counted, "channels")["free"] if on_dma else 0
     able, missing = split(cells, channels, room())
     if not able:
-        raise FerryError(f"this machine can have none of the cells: {missing[0][1]}")
-    numbered = sorted(((i, each) for i, each in enumerate(able)), key=lambda each: cell.key(each[1]))
-    said = _run(cell.script(numbered), f"measure {len(able)} cells on this machine", program)
-    found = cell.parse(said, able)
-    return Outcome([found[i] for i in range(len(able))], missing)
+        raise FerryError(f"this machine can have none of the cells: {missing[0]}")
+    numbered = sorted(enumerate(able), key=lambda one: cell_job.key(one[1]))
+    said = _run(cell_job.script(numbered), f"measure {len(able)} cells on this machine", program)
+    measured = cell_job.parse(said, able)
+    return [measured[number] for number in range(len(able))], missing
 
 
 def named(cell: dict[str, Any]) -> dict[str, Any]:
@@ -75,19 +68,20 @@ def check() -> None:
         raise FerryError("this machine has no second memory node to move memory to")
 
 
-def split(cells: Sequence[Cell], channels: int, free: int) -> tuple[list[Cell], list[tuple[Cell, str]]]:
-    """The cells that fit, and the others, each with what it lacks."""
-    able, missing = [], []
-    for each in cells:
-        if each.varied:
-            missing.append((each, "an emulated server, whose parameters can be set"))
-        elif each.channels > channels:
-            missing.append((each, f"{each.channels} DMA channels: this machine has {channels} free"))
-        elif each.bytes > free:
-            missing.append((each, f"{each.bytes >> 20} MiB: a node has room for {free >> 20}"))
+def split(cells: Sequence[Cell], channels: int, free: int) -> tuple[list[Cell], list[str]]:
+    """The cells that fit, and what the others lack, with their number."""
+    able: list[Cell] = []
+    lacks: Counter[str] = Counter()
+    for cell in cells:
+        if cell.varied:
+            lacks["an emulated server, whose parameters can be set"] += 1
+        elif cell.channels > channels:
+            lacks[f"{cell.channels} DMA channels: this machine has {channels} free"] += 1
+        elif cell.bytes > free:
+            lacks[f"{cell.bytes >> 20} MiB: a node has room for {free >> 20}"] += 1
         else:
-            able.append(each)
-    return able, missing
+            able.append(cell)
+    return able, [f"{count} cells, for which it takes {what}" for what, count in lacks.items()]
 
 
 def room() -> int:

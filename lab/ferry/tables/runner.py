@@ -11,7 +11,7 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from ferry.bench import cell, migbench
-from ferry.bench.cell import Cell, Found
+from ferry.bench.cell import Cell, Measured
 from ferry.errors import FerryError
 from ferry.vm import boots, qemu
 from ferry.vm.boots import Boot, Said
@@ -40,21 +40,21 @@ def in_vms(
     machine: Machine,
     others: Mapping[Varied, Machine] = MappingProxyType({}),
     store: Store | None = None,
-) -> tuple[list[Found], dict[str, str]]:
+) -> tuple[list[Measured], dict[str, str]]:
     """Measure cells on a machine, those of a varied server on its own among others. Returns them in order,
     and the kernels' releases. Raises FerryError at the first VM that fails."""
-    programs = {"bin/migbench": migbench.build_migbench()}
+    programs = migbench.programs()
     every = [
         Boot(
             one.title,
             one.flavour,
             (others[one.varied] if one.varied else machine).in_state(one.state),
-            qemu.Job(script(one), limit_s(one), programs=programs, name=f"console-{index}"),
+            qemu.Job(script(one), limit_s(one), programs=programs),
         )
-        for index, one in enumerate(cells)
+        for one in cells
     ]
 
-    def parse(index: int, said: Said) -> Found:
+    def parse(index: int, said: Said) -> Measured:
         found = cell.parse(said.text, [cells[index]])
         if not found:
             raise FerryError(f"the bench said nothing of {cells[index].title}")

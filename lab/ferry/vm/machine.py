@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ferry.errors import FerryError, UsageError
+from ferry.errors import FerryError, UsageError, choose
 from ferry.vm import emulator
 
 # Left to the host beside a guest's memory.
@@ -169,7 +169,6 @@ def available_mib(meminfo: Path = Path("/proc/meminfo")) -> int:
 
 def get(name: str, cpus: int | None = None) -> Machine:
     """A machine of the table, as large as the host allows, with cpus CPUs if that is said."""
-    if name not in MACHINES:
-        raise UsageError(f"no machine {name}: choose from {', '.join(MACHINES)}")
+    choose("machine", [name], MACHINES)
     machine = MACHINES[name].fitted(available_mib())
     return machine.with_cpus(cpus) if cpus is not None else machine

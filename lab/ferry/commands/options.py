@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Arguments that several commands have. Each is said here once, so that it means the same in all of them."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+
+from ferry.kernel import kbuild
+from ferry.server import profile
+from ferry.vm import machine
+
+PROFILE = "zen3"
+
+
+def examples(parser: argparse.ArgumentParser, *lines: str) -> None:
+    """Let a command's help end with examples, each on a line of its own."""
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.epilog = "\n".join(["examples:", *(f"  ./ferry {line}" for line in lines)])
+
+
+def _several(text: str) -> tuple[str, ...]:
+    return tuple(text.split(","))
+
+
+def add_list(
+    parser: argparse.ArgumentParser, name: str, default: Sequence[str], choices: Sequence[str]
+) -> None:
+    """Several words with commas between them, such as --folio and --engine."""
+    parser.add_argument(
+        f"--{name}", type=_several, default=tuple(default), metavar="LIST",
+        help=f"of {', '.join(choices)} (default: {','.join(default)})",
+    )  # fmt: skip
+
+
+def add_number(
+    parser: argparse.ArgumentParser, name: str, default: int, what: str, metavar: str = "N"
+) -> None:
+    """A whole number."""
+    told = f"{what} (default: {default})"
+    parser.add_argument(f"--{name}", type=int, default=default, metavar=metavar, help=told)
+
+
+def add_machine(parser: argparse.ArgumentParser) -> None:
+    """--machine, --cpus, --kvm."""
+    parser.add_argument("--machine", default="smp", metavar="NAME", help=", ".join(machine.MACHINES))
+    parser.add_argument("--cpus", type=int, metavar="N", help="default: what the machine has")
+    add_kvm(parser)
+
+
+def add_kvm(parser: argparse.ArgumentParser) -> None:
+    """--kvm of every command that runs guests in wall time."""
+    parser.add_argument("--kvm", action="store_true", help="use /dev/kvm; default: emulate (TCG)")
+
+
+def add_kernel(parser: argparse.ArgumentParser, default: str) -> None:
+    """--kernel of every command that boots one alone."""
+    parser.add_argument(
+        "--kernel", default=default, choices=kbuild.FLAVOURS, metavar="FLAVOUR",
+        help=f"{', '.join(kbuild.FLAVOURS)} (default: {default})",
+    )  # fmt: skip
+
+
+def add_profile(parser: argparse.ArgumentParser, default: str | None = PROFILE, what: str = "") -> None:
+    """--profile of every command that runs on an emulated server."""
+    told = f"{what}{', '.join(profile.names())}" + (f" (default: {default})" if default else "")
+    parser.add_argument("--profile", default=default, metavar="NAME", help=told)
+
+
+def add_one_by_one(parser: argparse.ArgumentParser) -> None:
+    """--one-by-one of every command that moves memory in VMs."""
+    parser.add_argument(
+        "--one-by-one", action="store_true", help="with vm.migrate_ranges=0 on Ferry's kernel; for VMs"
+    )
+
+
+def add_json(parser: argparse.ArgumentParser, default: str = "") -> None:
+    """--json of every command; default: where it is written unless it is said."""
+    where = f" (default: {default})" if default else ""
+    parser.add_argument(
+        "--json", metavar="FILE", help=f"write JSON to FILE, or to stdout instead of a table (-){where}"
+    )
+
+
+def add_anew(parser: argparse.ArgumentParser) -> None:
+    """--anew of every command that keeps records."""
+    parser.add_argument(
+        "--anew", action="store_true", help="measure again what was measured before and has not changed"
+    )
