@@ -18,7 +18,6 @@ C_FUNCTION = 55
 LONGER = {
     "kernel/src/mm/migrate_offload/pipeline.c": 1400,
     "kernel/src/mm/migrate_offload/migrate_offload_test.c": 2400,
-    "server/qemu/src/hw/dma/ptdma.c": 963,
 }
 LONGER_FUNCTIONS = {
     "engine_submit": 75,

@@ -258,49 +258,36 @@ static void copies_every_byte_and_nothing_else(struct kunit *test)
 	softdma_test_expect(test, 11, 5, len);
 }
 
-#define SOFTDMA_TEST_ENTRIES	4
-
-struct softdma_test_list {
-	struct scatterlist src[SOFTDMA_TEST_ENTRIES];
-	struct scatterlist dst[SOFTDMA_TEST_ENTRIES];
-};
-
-static size_t softdma_test_list_src(int i)
-{
-	return (SOFTDMA_TEST_ENTRIES - 1 - i) * SZ_32K + 5;
-}
-
-static size_t softdma_test_list_len(int i)
-{
-	return SZ_8K + 1000 * i;
-}
+#define SOFTDMA_TEST_ENTRIES		4
+#define softdma_test_list_src(i)	((SOFTDMA_TEST_ENTRIES - 1 - (i)) * SZ_32K + 5)
+#define softdma_test_list_len(i)	(SZ_8K + 1000 * (i))
 
 /* The last of the source goes to the beginning. Return: how many bytes */
 static size_t softdma_test_submit_list(struct kunit *test,
 				       struct softdma_test_copy *copy)
 {
-	struct softdma_test_list *list;
 	struct softdma_test *t = test->priv;
+	struct dma_async_tx_descriptor *tx;
+	struct scatterlist *src, *dst;
 	size_t len = 0;
 	int i;
 
-	list = kunit_kzalloc(test, sizeof(*list), GFP_KERNEL);
-	KUNIT_ASSERT_NOT_NULL(test, list);
-	sg_init_table(list->src, SOFTDMA_TEST_ENTRIES);
-	sg_init_table(list->dst, SOFTDMA_TEST_ENTRIES);
+	src = kunit_kcalloc(test, 2 * SOFTDMA_TEST_ENTRIES, sizeof(*src),
+			    GFP_KERNEL);
+	KUNIT_ASSERT_NOT_NULL(test, src);
+	dst = src + SOFTDMA_TEST_ENTRIES;
+	sg_init_table(src, SOFTDMA_TEST_ENTRIES);
+	sg_init_table(dst, SOFTDMA_TEST_ENTRIES);
 	for (i = 0; i < SOFTDMA_TEST_ENTRIES; i++) {
-		sg_dma_address(&list->src[i]) = t->src_dma +
-						softdma_test_list_src(i);
-		sg_dma_address(&list->dst[i]) = t->dst_dma + i * SZ_32K;
-		sg_dma_len(&list->src[i]) = softdma_test_list_len(i);
-		sg_dma_len(&list->dst[i]) = softdma_test_list_len(i);
+		sg_dma_address(&src[i]) = t->src_dma + softdma_test_list_src(i);
+		sg_dma_address(&dst[i]) = t->dst_dma + i * SZ_32K;
+		sg_dma_len(&src[i]) = softdma_test_list_len(i);
+		sg_dma_len(&dst[i]) = softdma_test_list_len(i);
 		len += softdma_test_list_len(i);
 	}
-	softdma_test_submit_tx(test, copy,
-			       dmaengine_prep_dma_memcpy_sg(t->chan, list->dst,
-							    list->src,
-							    SOFTDMA_TEST_ENTRIES,
-							    DMA_CTRL_ACK));
+	tx = dmaengine_prep_dma_memcpy_sg(t->chan, dst, src,
+					  SOFTDMA_TEST_ENTRIES, DMA_CTRL_ACK);
+	softdma_test_submit_tx(test, copy, tx);
 	return len;
 }
 
