@@ -111,16 +111,16 @@ VARIANTS(all_at_once, true, false, { "read_error", 7 }, { "write_error", 5 },
 	 { "late", 11 }, { "swap", 2 }, { "prep_null", 13 });
 
 /* Frames do not adjoin: what shares a descriptor is in a list */
-#define LISTED(_name, _errors, ...)					\
+#define IN_LISTS(_name, _errors, ...)					\
 FIXTURE_VARIANT_ADD(passing, _name##_listed) {				\
 	.folio = PAGE, .errors = _errors, .halves = true,		\
 	.faults = { __VA_ARGS__ },					\
 }
 
-LISTED(read_error, true, { "read_error", 3 });
-LISTED(residue, true, { "residue", 3 });
-LISTED(prep_null, false, { "prep_null", 3 });
-LISTED(all_at_once, true, { "read_error", 7 }, { "write_error", 5 },
+IN_LISTS(read_error, true, { "read_error", 3 });
+IN_LISTS(residue, true, { "residue", 3 });
+IN_LISTS(prep_null, false, { "prep_null", 3 });
+IN_LISTS(all_at_once, true, { "read_error", 7 }, { "write_error", 5 },
 	 { "late", 11 }, { "swap", 2 }, { "prep_null", 13 });
 
 /*
