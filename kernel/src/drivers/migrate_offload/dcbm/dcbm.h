@@ -224,7 +224,7 @@ void dcbm_forget_runs(void);
 
 void dcbm_add_scatters(struct dcbm_chan *c);
 void dcbm_remove_scatters(struct dcbm_chan *c);
-struct dcbm_scatter *dcbm_get_scatter(struct dcbm_chan *c);
+struct dcbm_scatter *dcbm_get_scatter(struct dcbm_chan *c, size_t size);
 void dcbm_put_scatter(struct dcbm_part *part);
 int dcbm_map_scatter(struct dcbm_part *part);
 void dcbm_unmap_scatter(struct dcbm_part *part);

@@ -101,7 +101,7 @@ bool dcbm_append(struct dcbm_part *part, struct migrate_copy *copy)
 		return false;
 	if (!part->scatter &&
 	    !dcbm_adjoin(&part->src, &part->dst, part->len, copy)) {
-		part->scatter = dcbm_get_scatter(part->chan);
+		part->scatter = dcbm_get_scatter(part->chan, size);
 		if (!part->scatter)
 			return false;
 	}

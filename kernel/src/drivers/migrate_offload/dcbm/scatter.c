@@ -16,6 +16,9 @@
 
 #include "dcbm.h"
 
+/* A descriptor costs less than such a folio would wait for the others of a list */
+#define DCBM_ALONE_BYTES	SZ_64K
+
 /* Of a channel. In flight there is seldom more */
 #define DCBM_NR_SCATTERS	16
 
@@ -54,13 +57,19 @@ void dcbm_remove_scatters(struct dcbm_chan *c)
 	kvfree(c->tables);
 }
 
-/* Return: NULL if all are in use, or if there are none */
-struct dcbm_scatter *dcbm_get_scatter(struct dcbm_chan *c)
+/*
+ * For a folio of @size bytes. Return: NULL if all are in use, if there are none, or
+ * if it is better alone: all of a list is told of at once, which is late for folios
+ * whose copies take long.
+ */
+struct dcbm_scatter *dcbm_get_scatter(struct dcbm_chan *c, size_t size)
 {
 	struct dcbm_scatter *s;
 	unsigned long flags;
 
 	if (list_empty(&c->scatters))
+		return NULL;
+	if (size >= DCBM_ALONE_BYTES && !dcbm_merges_pages(c->dev))
 		return NULL;
 	spin_lock_irqsave(&c->lock, flags);
 	s = list_first_entry_or_null(&c->scatters, struct dcbm_scatter, node);
