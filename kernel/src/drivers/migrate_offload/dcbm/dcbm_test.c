@@ -222,12 +222,14 @@ static void part_of_several_folios_is_bounded(struct kunit *test)
 	expect_part(test, b, 1, 1, DCBM_RUN_FOLIOS);
 }
 
-/* The channel is behind an IOMMU, and has a table that no part has */
+/* The channel has a table that no part has */
 static void add_scatter(struct kunit *test, struct dcbm_blocks *b)
 {
 	struct dcbm_scatter *s = kunit_kzalloc(test, sizeof(*s), GFP_KERNEL);
 
 	KUNIT_ASSERT_NOT_NULL(test, s);
+	sg_init_table(s->src, DCBM_RUN_FOLIOS);
+	sg_init_table(s->dst, DCBM_RUN_FOLIOS);
 	list_add(&s->node, &b->chan.scatters);
 }
 
@@ -401,6 +403,85 @@ static enum dma_status note_softirqs(struct dma_chan *chan, dma_cookie_t cookie,
 	return DMA_IN_PROGRESS;
 }
 
+/* A part of base pages that lie like that, of a device without an IOMMU */
+static void begin_scattered(struct kunit *test, struct dcbm_blocks *b,
+			    struct dcbm_engine *e)
+{
+	e->dev.coherent_dma_mask = e->dma_mask;
+	b->chan.chan = &e->chan;
+	b->chan.dev = &e->dev;
+	add_scatter(test, b);
+	begin_at(b, 5, 5);
+	KUNIT_ASSERT_TRUE(test, dcbm_append(&b->part, copy_of(b, 1, 9)));
+	KUNIT_ASSERT_TRUE(test, dcbm_append(&b->part, copy_of(b, 2, 10)));
+	KUNIT_ASSERT_TRUE(test, dcbm_append(&b->part, copy_of(b, 0, 8)));
+	KUNIT_ASSERT_TRUE(test, dcbm_append(&b->part, copy_of(b, 3, 1)));
+}
+
+static void list_has_an_entry_for_those_that_adjoin(struct kunit *test)
+{
+	static const unsigned int src[] = { 5, 0, 3 }, dst[] = { 5, 8, 1 };
+	static const unsigned int nr[] = { 1, 3, 1 };
+	struct dcbm_blocks *b = get_blocks(test);
+	struct dcbm_engine *e = get_engine(test);
+	struct dcbm_scatter *s;
+	unsigned int i;
+
+	if (DCBM_RUN_FOLIOS < 6)
+		kunit_skip(test, "base pages are large");
+	begin_scattered(test, b, e);
+	s = b->part.scatter;
+	dma_cap_set(DMA_MEMCPY_SG, e->device.cap_mask);
+	KUNIT_ASSERT_EQ(test, 0, dcbm_map_scatter(&b->part));
+	KUNIT_EXPECT_TRUE(test, s->listed);
+	KUNIT_ASSERT_EQ(test, 3, s->nr);
+	for (i = 0; i < s->nr; i++) {
+		KUNIT_EXPECT_PTR_EQ(test, b->src + src[i], sg_page(&s->src[i]));
+		KUNIT_EXPECT_PTR_EQ(test, b->dst + dst[i], sg_page(&s->dst[i]));
+		KUNIT_EXPECT_EQ(test, nr[i] * PAGE_SIZE, sg_dma_len(&s->src[i]));
+		KUNIT_EXPECT_EQ(test, nr[i] * PAGE_SIZE, sg_dma_len(&s->dst[i]));
+	}
+	dcbm_unmap_scatter(&b->part);
+}
+
+/* If the copies are lost, the engine may still write to any of them */
+static void each_folio_of_a_list_is_kept(struct kunit *test)
+{
+	struct dcbm_blocks *b = get_blocks(test);
+	struct dcbm_engine *e = get_engine(test);
+	struct dcbm_scatter *s;
+	unsigned int i;
+
+	if (DCBM_RUN_FOLIOS < 6)
+		kunit_skip(test, "base pages are large");
+	begin_scattered(test, b, e);
+	s = b->part.scatter;
+	dma_cap_set(DMA_MEMCPY_SG, e->device.cap_mask);
+	KUNIT_ASSERT_EQ(test, 0, dcbm_map_scatter(&b->part));
+	dcbm_scatter_get_folios(s);
+	for (i = 0; i < b->part.nr_copies; i++) {
+		KUNIT_EXPECT_EQ(test, 2, folio_ref_count(b->part.copies[i]->src));
+		KUNIT_EXPECT_EQ(test, 2, folio_ref_count(b->part.copies[i]->dst));
+	}
+	dcbm_scatter_put_folios(s);
+	for (i = 0; i < 1 << RUN_ORDER; i++) {
+		KUNIT_EXPECT_EQ(test, 1, page_ref_count(b->src + i));
+		KUNIT_EXPECT_EQ(test, 1, page_ref_count(b->dst + i));
+	}
+	dcbm_unmap_scatter(&b->part);
+}
+
+static void without_lists_nor_iommu_nothing_is_mapped(struct kunit *test)
+{
+	struct dcbm_blocks *b = get_blocks(test);
+	struct dcbm_engine *e = get_engine(test);
+
+	if (DCBM_RUN_FOLIOS < 6)
+		kunit_skip(test, "base pages are large");
+	begin_scattered(test, b, e);
+	KUNIT_EXPECT_EQ(test, -EIO, dcbm_map_scatter(&b->part));
+}
+
 static struct dcbm_chan *get_channel(struct kunit *test, struct dcbm_engine *e)
 {
 	struct dcbm_chan *c = kunit_kzalloc(test, struct_size(c, parts, 1),
@@ -459,6 +540,9 @@ static struct kunit_case dcbm_cases[] = {
 	KUNIT_CASE(behind_an_iommu_folios_lie_anywhere),
 	KUNIT_CASE(part_has_no_more_than_its_table),
 	KUNIT_CASE(without_a_free_table_folios_must_adjoin),
+	KUNIT_CASE(list_has_an_entry_for_those_that_adjoin),
+	KUNIT_CASE(each_folio_of_a_list_is_kept),
+	KUNIT_CASE(without_lists_nor_iommu_nothing_is_mapped),
 	KUNIT_CASE(driver_that_does_not_promise_is_not_used),
 	KUNIT_CASE(driver_that_promises_is_used),
 	KUNIT_CASE(others_are_used_at_ones_own_risk),
