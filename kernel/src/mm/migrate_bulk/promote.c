@@ -83,6 +83,7 @@ static void promote_queue(struct migrate_promotions *p)
 		WRITE_ONCE(p->work.next, &p->work);
 }
 
+/* See migrate_promote_due() */
 void __migrate_promote_due(struct task_struct *task)
 {
 	struct migrate_promotions *p = READ_ONCE(task->promotions);
@@ -116,8 +117,7 @@ static bool promote_fits(struct folio *folio)
 }
 
 /* Claim what is at a noted address now, if it is still to be moved */
-static void promote_claim(struct migrate_promotions *p,
-			  struct vm_area_struct *vma, struct migrate_note *note,
+static void promote_claim(struct vm_area_struct *vma, struct migrate_note *note,
 			  struct migrate_claims *claims, struct list_head *list)
 {
 	struct folio_walk fw;
@@ -154,7 +154,7 @@ static bool promote_isolate(struct migrate_promotions *p,
 							    p->target);
 		}
 		if (allowed)
-			promote_claim(p, vma, note, &claims, list);
+			promote_claim(vma, note, &claims, list);
 	}
 	mmap_read_unlock(p->mm);
 	migrate_isolate_claimed(&claims);
