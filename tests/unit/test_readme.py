@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from ferry import cli, paths
+from ferry.kernel import series
 
 PAGES = [paths.ROOT / "README.md", *sorted((paths.ROOT / "docs").glob("*.md"))]
 LINES = [line.partition("#")[0].strip() for page in PAGES for line in page.read_text().splitlines()]
@@ -59,25 +60,11 @@ def test_arguments_are_understood(line: str) -> None:
 
 @pytest.mark.parametrize("line", [line for line in COMMANDS if line.startswith("make ")])
 def test_target_exists(line: str) -> None:
-    words = shlex.split(line.partition("&&")[0])
-    done = subprocess.run([*words, "-n"], cwd=paths.ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-
-
-@pytest.mark.parametrize("line", [line for line in FERRY if _can_be_run(line)])
-def test_it_runs_in_a_fresh_clone(fresh_clone: Path, line: str) -> None:
-    for name in ("build", "out"):
-        shutil.rmtree(fresh_clone / name, ignore_errors=True)
-    words = SHORT[line].split() if line in SHORT else _words(line)
-    if words[0] in MEASURE and "--json" not in words:
-        words += ["--json", "-"]
-    env = {**os.environ, "PYTHONPATH": str(fresh_clone / "lab"), "PATH": "/usr/bin:/bin"}
-    command = [sys.executable, str(fresh_clone / "tests/unit/fresh.py"), *words]
-    done = subprocess.run(command, cwd=fresh_clone, env=env, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    if words[-2:] == ["--json", "-"]:
-        found = json.loads(done.stdout)
-        assert all(each["provenance"]["commit"] for each in found.get("tables", [found]))
+    words = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+    bases = paths.ROOT / "kernel/bases"
+    here, there = (words[len(series.load(bases / name / "series.toml").series)] for name in ("6.12", "7.3"))
+    told = f"{here} series of patches for Linux 6.12, {there} of them for [Linux 7.3]"
+    assert told in (paths.ROOT / "README.md").read_text()
 
 
 def test_the_demo_ends_with_its_tables(fresh_clone: Path) -> None:
