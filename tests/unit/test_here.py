@@ -26,12 +26,14 @@ def test_cells_that_do_not_fit_are_left_out_with_the_reason() -> None:
         Cell("ferry", "2M", 8, 16),
         Cell("ferry", "2M", 8, 4),
         Cell("cpu", "2M", 512),
+        Cell("none", "2M", 8, call="promote"),
     ]
     able, missing = here.split(cells, channels=4, free=256 << 20)
     assert able == [cells[0], cells[2]]
     assert missing == [
         "1 cells, for which it takes 16 DMA channels: this machine has 4 free",
         "1 cells, for which it takes 1024 MiB: a node has room for 256",
+        "1 cells, for which it takes an emulated server with a slow node, and an unchanged kernel",
     ]
 
 
@@ -43,12 +45,11 @@ def test_what_has_no_engine_is_not_called_vanilla() -> None:
 @pytest.mark.parametrize("name", experiments.TABLES)
 def test_here_has_the_sizes_and_repetitions_of_the_source(name: str) -> None:
     table = experiments.get(name)
-    known = experiments.published()[table.source]
-    cells, emulated = (table.cells(known, Scale(here=here)) for here in (True, False))
+    cells, emulated = (table.cells(table.known, Scale(here=here)) for here in (True, False))
     assert max(each.bytes for each in cells) >= 1 << 30
     assert {each.runs for each in cells} == {10}
     assert len(cells) >= len(emulated)
-    assert all(each.runs == 3 for each in table.cells(known, Scale(quick=True, here=True)))
+    assert all(each.runs == 3 for each in table.cells(table.known, Scale(quick=True, here=True)))
 
 
 def test_kernel_without_ferry_is_said_at_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

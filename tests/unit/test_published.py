@@ -123,7 +123,7 @@ def known() -> Known:
 @pytest.mark.parametrize("path", sorted(figures.FOLDER.glob("table-*.json")), ids=lambda path: path.stem)
 def test_kept_tables_link_the_mail_that_has_the_figures(path: Path) -> None:
     result = json.loads(path.read_text())
-    known = experiments.published()[experiments.get(result["table"]).source]
+    known = experiments.get(result["table"]).known
     assert result["source"] == {key: known[key] for key in result["source"]}
 
 

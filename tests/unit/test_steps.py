@@ -35,6 +35,20 @@ def test_table_has_roles_and_steps() -> None:
     assert lines[-1][3] == "_etext"
 
 
+def test_promotion_begins_with_the_fault() -> None:
+    """It is no system call; an interrupt in between is one still."""
+    system_map = SYSTEM_MAP.replace("__x64_sys_move_pages", "asm_exc_page_fault")
+    roles = dict(line.split()[3:0:-2] for line in steps.table(system_map, "promote").splitlines())
+    assert roles["asm_exc_page_fault"] == "start"
+    assert roles["asm_sysvec_apic_timer_interrupt"] == "trap"
+
+
+def test_promotion_needs_a_slow_node() -> None:
+    with pytest.raises(UsageError, match="--profile cxl"):
+        steps.Plan(call="promote").check()
+    steps.Plan(call="promote", server="cxl").check()
+
+
 def test_table_without_the_call_is_refused() -> None:
     """A profile of nothing would be empty, and look fast."""
     with pytest.raises(FerryError, match="mbind"):

@@ -38,7 +38,7 @@ def _found(one: Cell, gbps: float) -> Measured:
 
 def _cells(name: str, quick: bool) -> list[Cell]:
     table = experiments.get(name)
-    return table.cells(experiments.published()[table.source], Scale(quick=quick))
+    return table.cells(table.known, Scale(quick=quick))
 
 
 @pytest.mark.parametrize("quick", [True, False])
@@ -245,6 +245,16 @@ def test_one_thing_at_a_time_is_varied_around_the_profile() -> None:
 def test_a_setting_may_be_a_sysctl() -> None:
     one = Cell("ferry", "2M", 48, 16, settings=(("vm.migrate_copy_mapped", 0),))
     assert one.policy_lines()[-1] == "echo 0 >/proc/sys/vm/migrate_copy_mapped"
+
+
+def test_who_moves_is_told_to_the_bench() -> None:
+    """What is not as migbench has it by itself, and nothing else."""
+    plain = Cell("none", "4K", 256).bench_lines(0)[-1]
+    assert not [word for word in ("--call", "--order", "--warmup") if word in plain]
+    line = Cell("none", "4K", 256, call="compact", warmup=3).bench_lines(0)[-1]
+    assert "--call compact --from 0 --warmup 3" in line
+    line = Cell("none", "4K", 256, call="promote", order="random").bench_lines(0)[-1]
+    assert "--call promote --from 1 --to 0 --order random" in line
 
 
 def test_settings_are_chosen_after_all_others_and_said() -> None:

@@ -21,6 +21,7 @@ ON_CHANNELS = ("dma", "ferry")
 # What the kernel calls them; "none" is Linux's own path.
 ACTIVE = {"vanilla": "none", "none": "none", "cpu": "cpu", "dma": "dcbm", "ferry": "dcbm", "mtcopy": "mtcopy"}
 MAX_DEPTH = 65536
+WARMUP = 1  # migbench's own
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,7 @@ class Cell:
     settings: tuple[tuple[str, int], ...] = ()  # of the kernel's, other than their defaults
     call: str = "move_pages"  # or another of migbench.CALLS
     order: str = "up"  # of migbench.ORDERS
-    warmup: int = 1  # runs that are not counted
+    warmup: int = WARMUP  # runs that are not counted
     state: int = 0  # in which the machine begins; each number is another
 
     def __post_init__(self) -> None:
@@ -99,9 +100,14 @@ class Cell:
     def bench_lines(self, index: int) -> list[str]:
         """Shell lines that choose the engine, measure, and write a record."""
         args = ["--folio", self.folio, "--bytes", str(self.bytes), "--runs", str(self.runs)]
-        if self.caller != "move_pages":
-            nodes = [str(word) for pair in migbench.nodes(self.call).items() for word in pair]
-            args += ["--call", self.call, *nodes, "--order", self.order, "--warmup", str(self.warmup)]
+        if self.call != "move_pages":
+            args += [
+                "--call",
+                self.call,
+                *(str(word) for pair in migbench.nodes(self.call).items() for word in pair),
+            ]
+        args += ["--order", self.order] if self.order != "up" else []
+        args += ["--warmup", str(self.warmup)] if self.warmup != WARMUP else []
         args += ["--latency"] if self.latency else []
         args += ["--access"] if self.access else []
         args += ["--writers", "1", "--write-rate", str(self.write_rate)] if self.write_rate else []

@@ -29,7 +29,7 @@ MOST_STATES = 32
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Which table, where, and how much of it."""
     parser.add_argument("name", metavar="NAME", help=f"{', '.join(experiments.TABLES)}, or {ALL}")
-    options.add_profile(parser, None, "default: v1 for v1-cycles, or zen3; ")
+    options.add_profile(parser, None, f"default: {_usual()}; ")
     parser.add_argument("--quick", action="store_true", help="fewer cells: minutes instead of half an hour")
     parser.add_argument(
         "--states", type=int, default=1, metavar="N",
@@ -50,6 +50,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "table sensitivity --states 3          # where the gain ends, from three starts of the machine",
         "table mtcopy --here                   # on this machine, which runs a kernel with Ferry",
     )
+
+
+def _usual() -> str:
+    """The profiles that tables have unless one is named."""
+    usual = {table.name: table.profile for table in experiments.TABLES.values()}
+    others = [f"{profile} for {name}" for name, profile in usual.items() if profile != options.PROFILE]
+    return ", ".join([*others, options.PROFILE])
 
 
 def run(args: argparse.Namespace) -> int:
@@ -131,7 +138,6 @@ def _compare(one: dict[str, Any], other: dict[str, Any]) -> None:
 
 def _about(table: experiments.Table, server: profile.Profile, args: argparse.Namespace) -> dict[str, Any]:
     """What a result says beside its figures."""
-    source = experiments.published()[table.source]
     foreign = not args.here and server.name != table.profile
     return {
         "table": table.name,
@@ -142,7 +148,7 @@ def _about(table: experiments.Table, server: profile.Profile, args: argparse.Nam
         else server.name + (experiments.ONE_BY_ONE if args.one_by_one else ""),
         "quick": args.quick,
         "states": args.states,
-        "source": {key: source[key] for key in ("title", "author", "link", "machine")},
+        "source": {key: table.known[key] for key in ("title", "author", "link", "machine") if table.source},
     }
 
 
@@ -150,7 +156,7 @@ def _measure(
     table: experiments.Table, server: profile.Profile, args: argparse.Namespace, store: Store | None
 ) -> dict[str, Any]:
     scale = experiments.Scale(quick=args.quick, here=args.here)
-    cells = table.cells(experiments.published()[table.source], scale)
+    cells = table.cells(table.known, scale)
     if args.here:
         (measured, missing), origin = here.measure(cells), provenance.of_here()
     else:

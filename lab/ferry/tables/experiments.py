@@ -84,12 +84,17 @@ class Table:
 
     name: str
     title: str
-    source: str  # in published.toml
+    source: str  # in published.toml; "": nobody has posted anything like it
     cells: Callable[[dict[str, Any], Scale], list[Cell]]
     published: Callable[[dict[str, Any], Cell], Posted]
     profile: str = "zen3"  # the server, unless one is named
     wall_time: bool = False  # real threads and caches instead of icount: ratios only
     note: str = ""
+
+    @property
+    def known(self) -> dict[str, Any]:
+        """The posted figures that it is compared with."""
+        return published().get(self.source, {})
 
     def posted(self, known: dict[str, Any], cell: Cell, where: str) -> Posted:
         """What was posted of a cell: beside the server that was posted, and a machine itself, which may be
@@ -116,7 +121,7 @@ def compare(table: Table, measured: Sequence[Measured], where: str | None = None
 
     where is the profile that was measured, if not the table's own, or HERE.
     """
-    known = published()[table.source]
+    known = table.known
     measured = [_with_copies(one, measured) for one in measured]
     vanillas = [one for one in measured if one.cell.engine == "vanilla"]
     most: dict[tuple[str, str], Measured] = {}
@@ -429,7 +434,7 @@ TABLES = {
         Table(
             "callers",
             "Throughput of those who move memory between tiers, and in random order",
-            "v5",
+            "",
             lambda known, scale: callers.cells(scale.bytes(callers.BYTES), scale.runs(), scale.quick),
             lambda known, cell: NOTHING,
             profile="cxl",

@@ -75,6 +75,8 @@ def split(cells: Sequence[Cell], channels: int, free: int) -> tuple[list[Cell], 
     for cell in cells:
         if cell.varied:
             lacks["an emulated server, whose parameters can be set"] += 1
+        elif cell.caller != "move_pages":
+            lacks["an emulated server with a slow node, and an unchanged kernel"] += 1
         elif cell.channels > channels:
             lacks[f"{cell.channels} DMA channels: this machine has {channels} free"] += 1
         elif cell.bytes > free:
