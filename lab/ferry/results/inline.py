@@ -55,9 +55,10 @@ def _of_cell(result: Json, said: str) -> float:
 
 
 def _words(cell: Json) -> set[str]:
-    """What a cell is called by: its folios and engine, how many channels, what is varied, who calls."""
+    """What a cell is called by: its folios and engine, how many channels, what is varied or set, who calls."""
     words = {present.folio(cell), cell["engine"]}
     words |= {f"x{cell['channels']}"} if cell.get("channels") else set()
-    words |= set(cell.get("case", "").replace(",", "").split())
+    words |= set((cell.get("case") or cell.get("caller", "")).replace(",", "").split())
+    words |= {f"{name}={value}" for name, value in cell.get("settings", {}).items()}
     words |= {f"{cell['parameter']}={cell['value']}"} if "parameter" in cell else set()
     return words

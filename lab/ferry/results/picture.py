@@ -79,7 +79,7 @@ def _png(
         row[0].set_ylabel(label)
     figure.supxlabel(provenance.small_print(result["provenance"]), fontsize="x-small", color="grey")
     # A machine without channels may have no line to name.
-    if names := _names([row[-1] for row in axes]):
+    if names := _names([panel for row in axes for panel in row[::-1]]):
         order = list(names)[::-1] if upwards else list(names)
         place = {"loc": "upper left", "bbox_to_anchor": (1.0, 1.0)}
         axes[0][-1].legend([names[name] for name in order], order, fontsize="small", **place)
@@ -204,8 +204,10 @@ def _plot_callers(axes: Axes, cells: list[Json], where: str) -> None:
     names = [name for name in dict.fromkeys(map(present.engine, cells)) if name != "vanilla"]
     for i, name in enumerate(names):
         alike = [cell for cell in cells if present.engine(cell) == name]
-        points = [(callers.index(cell["caller"]), cell["ratio"]) for cell in alike]
-        _plot(axes, points, f"C{i}o", f"{name}, {where}")
+        # Beside each other, as many are alike; the same engine has the same color in each panel.
+        points = [(callers.index(cell["caller"]) + 0.15 * i, cell["ratio"]) for cell in alike]
+        color = "C1" if alike[0]["engine"] == "ferry" else "C0"
+        _plot(axes, points, f"{color}{'^' if alike[0].get('settings') else 'o'}", f"{name}, {where}")
     axes.set_xticks(range(len(callers)), callers, fontsize="small", rotation=30, ha="right")
     _from_base(axes)
 
