@@ -94,7 +94,8 @@ class Table:
     @property
     def known(self) -> dict[str, Any]:
         """The posted figures that it is compared with."""
-        return published().get(self.source, {})
+        known: dict[str, Any] = published().get(self.source, {})
+        return known
 
     def posted(self, known: dict[str, Any], cell: Cell, where: str) -> Posted:
         """What was posted of a cell: beside the server that was posted, and a machine itself, which may be
