@@ -55,7 +55,7 @@ def _of_cell(result: Json, said: str) -> float:
 
 
 def _words(cell: Json) -> set[str]:
-    """What a cell is called by: its folios and engine, how many channels, what is varied or set, who calls."""
+    """What a cell is called by: its folios, engine and channels, what is varied or set, who calls."""
     words = {present.folio(cell), cell["engine"]}
     words |= {f"x{cell['channels']}"} if cell.get("channels") else set()
     words |= set((cell.get("case") or cell.get("caller", "")).replace(",", "").split())
