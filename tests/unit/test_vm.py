@@ -107,6 +107,18 @@ def test_a_hanging_job_is_lost_and_its_console_shown(tmp_path: Path, monkeypatch
     assert not list(tmp_path.glob("vm-*"))
 
 
+def test_the_console_of_a_vm_that_failed_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(paths, "LOGS", tmp_path / "log")
+    with pytest.raises(qemu.LostVM) as caught:
+        boot("echo first >$folder/console", monkeypatch, tmp_path)
+    with pytest.raises(qemu.LostVM):
+        boot("echo second >$folder/console", monkeypatch, tmp_path)
+    test_a_job_ends_with_its_records(tmp_path, monkeypatch)
+    kept = {file.read_text().strip(): file for file in (tmp_path / "log").iterdir()}
+    assert kept.keys() == {"first", "second", "Linux version 6.12.1"}
+    assert str(kept["first"]) in str(caught.value)
+
+
 def test_a_cancelled_vm_ends_at_once_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cancelled = threading.Event()
     cancelled.set()

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import shlex
@@ -13,7 +14,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TextIO
@@ -350,14 +351,12 @@ def _follow(
 def _judge(kernel: Kernel, folder: Path, job: Job, in_time: bool) -> Result:
     """What the guest said, or an exception. The console is kept for the user."""
     log = _read(folder / "console") + _read(folder / "emulator")
-    kept = paths.LOGS / f"{job.name}.log"
-    kept.parent.mkdir(parents=True, exist_ok=True)
-    kept.write_text(log)
     said = _read(folder / "result")
     if job.plugin:
         said += json.dumps({"record": "plugin", "text": _read(folder / "plugin")}) + "\n"
     ends = records.every(said, "exit")
     findings = console.findings(log, races.functions(kernel) if console.has_races(log) else None)
+    kept = _keep(log, job.name, failed=bool(findings or not ends))
     if not ends:
         why = "ended without a result" if in_time else f"was still busy after {job.timeout_s:.0f} s"
         tail = quoted(findings or log.splitlines()[-TAIL_LINES:])
@@ -368,6 +367,19 @@ def _judge(kernel: Kernel, folder: Path, job: Job, in_time: bool) -> Result:
     if whys := records.every(said, "error"):
         raise FerryError(whys[0]["text"])
     return Result(ends[-1]["status"], said, _read(folder / "output"), log)
+
+
+def _keep(log: str, name: str, *, failed: bool) -> Path:
+    """Write a console's log to a file. No later VM of this process overwrites that of one that failed."""
+    paths.LOGS.mkdir(parents=True, exist_ok=True)
+    kept = paths.LOGS / f"{name}.log"
+    for i in itertools.count(1) if failed else ():
+        kept = paths.LOGS / f"{name}-failed-{i}.log"
+        with suppress(FileExistsError):
+            kept.touch(exist_ok=False)
+            break
+    kept.write_text(log)
+    return kept
 
 
 def _read(path: Path) -> str:
