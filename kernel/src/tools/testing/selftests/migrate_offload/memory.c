@@ -344,22 +344,6 @@ static void *node_take_small(int node, size_t bytes)
 	return memset(p, 1, bytes);
 }
 
-/*
- * All huge pages that Linux finds in a few seconds. For the last ones it compacts and
- * reclaims memory, which may take long; a task that is killed stops.
- */
-static void node_take_all(int node)
-{
-	pid_t pid = fork();
-
-	if (!pid) {
-		alarm(5);
-		node_take(node, LONG_MAX);
-		_exit(0);
-	}
-	waitpid(pid, NULL, 0);
-}
-
 TEST_F_TIMEOUT(loss, none_on_a_node_that_is_full, 120)
 {
 	struct region r;
@@ -371,7 +355,7 @@ TEST_F_TIMEOUT(loss, none_on_a_node_that_is_full, 120)
 	/* What can be reclaimed is no want of memory, and takes its time */
 	file_write("/proc/sys/vm/drop_caches", "3");
 	/* All that there is first: for it Linux empties the lists of its CPUs */
-	node_take_all(self->nodes[1]);
+	node_take(self->nodes[1], LONG_MAX);
 	node_take(self->nodes[1], node_taken(self->nodes[1]) - (long)SIZE);
 	/* And most of what is free in pieces too small for a huge page */
 	left = node_free(self->nodes[1]) - 3 * (long)SIZE;
