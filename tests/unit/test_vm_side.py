@@ -126,7 +126,7 @@ def test_our_functions_are_those_of_our_files() -> None:
 def test_machine_places_cpus_and_memory() -> None:
     smp = MACHINES["smp"].qemu_args()
     assert "node,nodeid=1,memdev=ram1,cpus=1-1" in smp
-    assert "tcg,thread=multi" in smp
+    assert "tcg,thread=multi,tb-size=128" in smp
     assert MACHINES["smp"].smp == "2,sockets=2,cores=1,maxcpus=2"
     assert "node,nodeid=1,memdev=ram1,initiator=0" in MACHINES["cxl"].qemu_args()
     assert "shift=0,sleep=off" in MACHINES["icount"].qemu_args()

@@ -15,6 +15,10 @@ LEAST_NODE_MIB = 512
 
 # TCG copies byte by byte under erms; random numbers would make two runs under icount differ.
 TCG_CPU = "max,-erms,-fsrm"
+# QEMU translates code again at each address where a process has it, and keeps 1 GiB of that by default.
+# A store to a page that was code drops its translations one by one from a list. If they are many, the guest
+# stands still.
+TRANSLATED_MIB = 128
 ICOUNT_CPU = f"{TCG_CPU},-rdrand,-rdseed"
 # The host's date takes the guest's kernel a few instructions more or less to read and write.
 ICOUNT_DATE = "2026-01-01"
@@ -113,7 +117,7 @@ class Machine:
         elif kvm:
             args = ["-cpu", "host", "-accel", "kvm"]
         else:
-            args = ["-cpu", TCG_CPU, "-accel", "tcg,thread=multi"]
+            args = ["-cpu", TCG_CPU, "-accel", f"tcg,thread=multi,tb-size={TRANSLATED_MIB}"]
         if self.slow_nodes:
             args += ["-machine", "hmat=on"]
         if self.iommu:
