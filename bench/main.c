@@ -71,6 +71,7 @@ static void set_up(struct bench *b)
 {
 	b->call = call_find(&b->opt);
 	thp_prepare(&b->opt);
+	hugetlb_prepare(&b->opt);
 	memory_set_up(b);
 	if (b->opt.direct_from)
 		direct_set_up(b);

@@ -21,6 +21,11 @@ bool memory_is_file(const struct options *opt)
 	return !strcmp(opt->memory, "file");
 }
 
+bool memory_is_hugetlb(const struct options *opt)
+{
+	return !strcmp(opt->memory, "hugetlb");
+}
+
 char *memory_page(const struct bench *b, size_t page)
 {
 	const struct region *mem = &b->mem;
@@ -94,14 +99,16 @@ static void map(const struct bench *b, int fd, char *base, size_t bytes)
 	const struct options *opt = &b->opt;
 	const struct bitmask *from = b->mem.mask_from;
 	int advice = opt->folio_bytes > PAGE_BYTES ? MADV_HUGEPAGE : MADV_NOHUGEPAGE;
+	bool hugetlb = memory_is_hugetlb(opt);
 	int flags = MAP_FIXED;
 
-	flags |= !strcmp(opt->memory, "anon") ? MAP_PRIVATE : MAP_SHARED;
+	flags |= hugetlb || !strcmp(opt->memory, "anon") ? MAP_PRIVATE : MAP_SHARED;
 	flags |= fd < 0 ? MAP_ANONYMOUS : 0;
+	flags |= hugetlb ? MAP_HUGETLB | __builtin_ctzl(opt->folio_bytes) << MAP_HUGE_SHIFT : 0;
 	if (mmap(base, bytes, PROT_READ | PROT_WRITE, flags, fd, 0) == MAP_FAILED)
 		die(EXIT_CANNOT_RUN, "mmap of %zu bytes: %s", bytes, strerror(errno));
 	/* EINVAL: a kernel without huge pages, which has nothing to advise */
-	if (madvise(base, bytes, advice) &&
+	if (!hugetlb && madvise(base, bytes, advice) &&
 	    (errno != EINVAL || advice == MADV_HUGEPAGE))
 		die(EXIT_CANNOT_RUN, "madvise: %s", strerror(errno));
 	/* a policy of its own also keeps NUMA balancing away */
@@ -204,7 +211,8 @@ static void lay_out(struct bench *b)
 {
 	struct region *mem = &b->mem;
 	size_t shares = b->opt.apart ? b->opt.threads : 1;
-	size_t align = b->opt.apart ? APART_BYTES : ALIGN_BYTES, bytes;
+	size_t align = b->opt.apart || b->opt.folio_bytes > ALIGN_BYTES ? APART_BYTES : ALIGN_BYTES;
+	size_t bytes;
 
 	mem->share_pages = mem->pages / shares;
 	bytes = mem->share_pages * PAGE_BYTES;

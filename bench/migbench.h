@@ -170,10 +170,14 @@ int host_nodes(unsigned long *nodes, int room);
 /* thp.c */
 void thp_prepare(const struct options *opt);
 
+/* hugetlb.c */
+void hugetlb_prepare(const struct options *opt);
+
 /* memory.c */
 void memory_set_up(struct bench *b);
 void memory_renew(struct bench *b);
 bool memory_is_file(const struct options *opt);
+bool memory_is_hugetlb(const struct options *opt);
 char *memory_page(const struct bench *b, size_t page);
 bool memory_find(const struct bench *b, uintptr_t addr, size_t *page);
 void memory_forget_policy(const struct bench *b);

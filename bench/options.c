@@ -24,15 +24,15 @@ struct row {
 
 #define AT(field) offsetof(struct options, field)
 #define CALLS "move_pages|migrate_pages|mbind|damon|promote|demote|compact"
-#define FOLIO_SIZES "4K|16K|32K|64K|128K|256K|512K|1M|2M"
+#define FOLIO_SIZES "4K|16K|32K|64K|128K|256K|512K|1M|2M|1G"
 
 static const struct row rows[] = {
 	{ "call", CHOICE, AT(call), CALLS, 0, 0, "move_pages", "mbind",
 	  "who moves: a system call (migrate_pages: of the whole process), or the kernel itself" },
 	{ "folio", FOLIO, AT(folio_bytes), FOLIO_SIZES, 0, 0, "4K", "64K",
 	  "folio size, KiB (K) or MiB (M); set up as root, confirmed by the kernel" },
-	{ "memory", CHOICE, AT(memory), "anon|shared|file", 0, 0, "anon", "shared",
-	  "what is moved: private, shared (shmem), or page cache of --file" },
+	{ "memory", CHOICE, AT(memory), "anon|shared|file|hugetlb", 0, 0, "anon", "shared",
+	  "what is moved: private, shared (shmem), page cache of --file, or private of hugetlb" },
 	{ "file", TEXT, AT(file), "PATH", 0, 0, "(none)", "/mnt/xfs/new",
 	  "for --memory file: a path that does not exist yet; made, then removed" },
 	{ "bytes", SIZE, AT(bytes), "SIZE", PAGE_BYTES, 1UL << 46, "64M", "1G",
@@ -111,8 +111,9 @@ static void help(void)
 	     "medians over the timed runs. GB is 10^9 bytes; K, M, G are powers of 1024.\n"
 	     "\n"
 	     "As root, folio sizes that are off are enabled (larger ones disabled) under\n"
-	     "/sys/kernel/mm/transparent_hugepage and put back at exit; tracefs is mounted if\n"
-	     "need be. Signals are obeyed between two runs.\n"
+	     "/sys/kernel/mm/transparent_hugepage, the nodes' pools of huge pages filled for\n"
+	     "--memory hugetlb, and put back at exit; tracefs is mounted if need be. Signals are\n"
+	     "obeyed between two runs.\n"
 	     "\n"
 	     "exit: 0 passed; 1 a byte differs, or the kernel left a page behind or split a\n"
 	     "folio (both are accepted, and counted, with --allow-partial); 2 bad usage;\n"
@@ -259,6 +260,10 @@ static void validate(const struct options *opt)
 	if (!opt->null && !call->moved && opt->from == opt->to && opt->from != NODE_AUTO)
 		die(EXIT_BAD_USAGE, "--to %lu: must differ from --from %lu", opt->to,
 		    opt->from);
+	if (memory_is_hugetlb(opt) ? opt->folio_bytes < 2UL << 20 : opt->folio_bytes > 2UL << 20)
+		die(EXIT_BAD_USAGE,
+		    "--folio %luK: must be 2M or 1G with --memory hugetlb, and at most 2M without",
+		    opt->folio_bytes >> 10);
 	if (opt->null && opt->latency)
 		die(EXIT_BAD_USAGE, "--latency: cannot go with --null, which moves nothing");
 	if (!opt->writers && opt->write_rate)

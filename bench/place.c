@@ -42,29 +42,40 @@ static bool read_words(int fd, uint64_t index, uint64_t *words, size_t count)
 	return pread(fd, words, (size_t)bytes, (off_t)(index * sizeof(*words))) == bytes;
 }
 
+/* @count pages are mapped side by side from here on, all tails of a folio; the first frame is @frame. */
+static bool part_is_right(int map_fd, int flags_fd, uint64_t page, uint64_t frame, size_t count)
+{
+	uint64_t map[BLOCK], flags[BLOCK];
+	size_t i;
+
+	if (!read_words(map_fd, page, map, count) || !read_words(flags_fd, frame, flags, count))
+		return false;
+	for (i = 0; i < count; i++)
+		if (!(map[i] & PAGE_PRESENT) || (map[i] & PFN_MASK) != frame + i ||
+		    !(flags[i] & COMPOUND_TAIL))
+			return false;
+	return true;
+}
+
 /* One folio of exactly @pages pages starts here, and is mapped as a whole. */
 static bool folio_is_right(int map_fd, int flags_fd, const char *addr, size_t pages)
 {
-	uint64_t map[512], flags[513];
-	size_t i;
-	bool next;
+	uint64_t page = (uintptr_t)addr / PAGE_BYTES, frame, flags;
+	size_t i, count;
 
-	if (!read_words(map_fd, (uintptr_t)addr / PAGE_BYTES, map, pages))
+	if (!read_words(map_fd, page, &frame, 1) || !(frame & PAGE_PRESENT))
 		return false;
-	for (i = 0; i < pages; i++)
-		if (!(map[i] & PAGE_PRESENT) ||
-		    (map[i] & PFN_MASK) != (map[0] & PFN_MASK) + i)
+	frame &= PFN_MASK;
+	if (!read_words(flags_fd, frame, &flags, 1) ||
+	    !(flags & COMPOUND_HEAD) != (pages == 1) || flags & COMPOUND_TAIL)
+		return false;
+	for (i = 1; i < pages; i += count) {
+		count = pages - i < BLOCK ? pages - i : BLOCK;
+		if (!part_is_right(map_fd, flags_fd, page + i, frame + i, count))
 			return false;
+	}
 	/* the page behind it does not exist at the end of memory */
-	next = read_words(flags_fd, map[0] & PFN_MASK, flags, pages + 1);
-	if (!next && !read_words(flags_fd, map[0] & PFN_MASK, flags, pages))
-		return false;
-	if (!(flags[0] & COMPOUND_HEAD) != (pages == 1) || flags[0] & COMPOUND_TAIL)
-		return false;
-	for (i = 1; i < pages; i++)
-		if (!(flags[i] & COMPOUND_TAIL))
-			return false;
-	return !next || !(flags[pages] & COMPOUND_TAIL);
+	return !read_words(flags_fd, frame + pages, &flags, 1) || !(flags & COMPOUND_TAIL);
 }
 
 /* The first frame of each folio. */

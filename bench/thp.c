@@ -83,8 +83,8 @@ void thp_prepare(const struct options *opt)
 	unsigned long kib, want = opt->folio_bytes >> 10;
 	char path[128], global[128], word[32];
 
-	if (want == PAGE_BYTES >> 10 || memory_is_file(opt))
-		return;		/* MADV_NOHUGEPAGE, or the filesystem, decides */
+	if (want == PAGE_BYTES >> 10 || memory_is_file(opt) || memory_is_hugetlb(opt))
+		return;		/* MADV_NOHUGEPAGE, the filesystem, or the pool decides */
 	if (access(THP, F_OK))
 		die(EXIT_CANNOT_RUN, "--folio %luK: this kernel has no transparent huge pages",
 		    want);

@@ -55,6 +55,8 @@ def test_help_gives_every_option_with_default_and_example(sanitized: Path) -> No
         (["--memory", "disk"], "--memory disk: must be one of anon|"),
         (["--memory", "file"], "--memory file: needs --file PATH"),
         (["--file", "/tmp/x"], "--file /tmp/x: only goes with --memory file"),
+        (["--memory", "hugetlb"], "--folio 4K: must be 2M or 1G with --memory hugetlb"),
+        (["--folio", "1G", "--bytes", "1G"], "--folio 1048576K: must be 2M or 1G with --memory hugetlb"),
         (["--bytes", "64Q"], "--bytes 64Q: must be a size"),
         (["--bytes", "0"], "--bytes 0: must be a size"),
         (["--bytes", "99999999999G"], "--bytes 99999999999G: must be a size"),

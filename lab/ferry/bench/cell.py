@@ -43,6 +43,7 @@ class Cell:
     settings: tuple[tuple[str, int], ...] = ()  # of the kernel's, other than their defaults
     call: str = "move_pages"  # or another of migbench.CALLS
     order: str = "up"  # of migbench.ORDERS
+    memory: str = "anon"  # of migbench.MEMORY
     warmup: int = WARMUP  # runs that are not counted
     state: int = 0  # in which the machine begins; each number is another
 
@@ -61,8 +62,9 @@ class Cell:
 
     @property
     def caller(self) -> str:
-        """Who moves, and in which order of addresses."""
-        return self.call + (f", {self.order}" if self.order != "up" else "")
+        """Who moves, what unless it is private memory, and in which order of addresses."""
+        memory = f", {self.memory}" if self.memory != "anon" else ""
+        return self.call + memory + (f", {self.order}" if self.order != "up" else "")
 
     @property
     def title(self) -> str:
@@ -107,6 +109,7 @@ class Cell:
                 *(str(word) for pair in migbench.nodes(self.call).items() for word in pair),
             ]
         args += ["--order", self.order] if self.order != "up" else []
+        args += migbench.of_memory(self.memory) if self.memory != "anon" else []
         args += ["--warmup", str(self.warmup)] if self.warmup != WARMUP else []
         args += ["--latency"] if self.latency else []
         args += ["--access"] if self.access else []

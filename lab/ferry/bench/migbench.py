@@ -21,7 +21,9 @@ from ferry.vm.store import Store
 ENGINES = (rows.VANILLA, "none", "cpu", "mtcopy", "dcbm")
 # What migbench can make of an x86 page table.
 ORDERS = ("up", "random", "scattered")  # of addresses; scattered: of their frames as well
-FOLIOS = ("4K", "16K", "32K", "64K", "128K", "256K", "512K", "1M", "2M")
+FOLIOS = ("4K", "16K", "32K", "64K", "128K", "256K", "512K", "1M", "2M", "1G")
+MEMORY = ("anon", "shared", "file", "hugetlb")
+HUGETLB = ("2M", "1G")
 CALLS = ("move_pages", "migrate_pages", "mbind", "damon", "promote", "demote", "compact")
 # From a slow node to that of the CPUs, and back.
 TIERING = ("promote", "demote")
@@ -52,6 +54,12 @@ class Plan:
         """Raise UsageError for what can be known to fail without a boot."""
         choose("engine", self.engines, ENGINES)
         choose("folio size", self.folios, FOLIOS)
+        wrong = set(self.folios) - set(HUGETLB) if self.memory == "hugetlb" else {"1G"} & set(self.folios)
+        if wrong:
+            raise UsageError(
+                f"{', '.join(sorted(wrong))} with --memory {self.memory}: hugetlb has folios of "
+                f"{' and '.join(HUGETLB)}, and nothing else has 1G"
+            )
         for what, count in (("rounds", self.rounds), ("runs", self.runs)):
             if count < 1:
                 raise UsageError(f"{count} {what}: at least one is needed to measure anything")
@@ -110,6 +118,11 @@ def nodes(call: str) -> dict[str, int]:
     return {"--from": source} | ({} if call == "compact" else {"--to": target})
 
 
+def of_memory(memory: str) -> list[str]:
+    """migbench's options that say what is moved."""
+    return ["--memory", memory, *(["--file", "/tmp/migbench.data"] if memory == "file" else [])]
+
+
 def build_migbench() -> Path:
     """bench/migbench, made if it is out of date."""
     packages.ensure(["gcc", "libc6-dev", "make", "libnuma-dev"])
@@ -128,9 +141,8 @@ def script(plan: Plan) -> str:
     more = [*plan.more, *(["--direct-from", DEVICE, "--allow-partial"] if plan.direct else [])]
     for folio in plan.folios:
         for engine in plan.engines:
-            args = ["--call", plan.call, "--memory", plan.memory, "--folio", folio, "--bytes", plan.size]
+            args = ["--call", plan.call, *of_memory(plan.memory), "--folio", folio, "--bytes", plan.size]
             args += ["--runs", str(plan.runs), *(["--latency"] if plan.latency else []), *more]
-            args += ["--file", "/tmp/migbench.data"] if plan.memory == "file" else []
             if engine != rows.VANILLA:
                 lines.append(f"use_engine {engine} {plan.channels}")
             lines += [

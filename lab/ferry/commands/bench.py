@@ -46,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def _add_how(parser: argparse.ArgumentParser, plan: migbench.Plan) -> None:
     """What moves, and how."""
     parser.add_argument("--call", default=plan.call, choices=migbench.CALLS)
-    parser.add_argument("--memory", default=plan.memory, choices=("anon", "shared", "file"))
+    parser.add_argument("--memory", default=plan.memory, choices=migbench.MEMORY)
     parser.add_argument("--from", dest="source", type=int, metavar="NODE", help="default: 0; for promote 1")
     parser.add_argument("--to", dest="target", type=int, metavar="NODE", help="default: 1; for promote 0")
     parser.add_argument(
