@@ -30,15 +30,28 @@ static int64_t copy_now(void)
 
 static CopyClock *copy_clock(CopyChannel *c)
 {
-    CopyFabric *f = c->fabric;
+    CopyFabric *f = c->first->fabric;
 
     if (!f) {
-        return &c->own_clock;
+        return &c->first->own_clock;
     }
     while (f->parent) {
         f = f->parent;
     }
     return &f->clock;
+}
+
+/* The delay that ends first, of several the one that began first */
+static CopyDelay *copy_first_delay(const CopyClock *clock)
+{
+    CopyDelay *d, *first = NULL;
+
+    QTAILQ_FOREACH(d, &clock->delays, next) {
+        if (!first || d->due < first->due) {
+            first = d;
+        }
+    }
+    return first;
 }
 
 /* The channel to which something happens first; NULL: nothing will */
@@ -57,8 +70,11 @@ static CopyChannel *copy_first(const CopyClock *clock)
 static void copy_set_timer(CopyClock *clock)
 {
     const CopyChannel *first = copy_first(clock);
+    const CopyDelay *delay = copy_first_delay(clock);
 
-    if (first) {
+    if (delay && (!first || delay->due <= first->due)) {
+        timer_mod(&clock->timer, delay->due);
+    } else if (first) {
         timer_mod(&clock->timer, first->due);
     } else {
         timer_del(&clock->timer);
@@ -68,19 +84,20 @@ static void copy_set_timer(CopyClock *clock)
 /* Bytes per nanosecond; 0: no limit */
 static double copy_rate(const CopyChannel *c)
 {
-    double rate = c->bandwidth / 1e9;
+    const CopyChannel *of = c->first;
+    double rate = of->bandwidth / 1e9;
     const CopyFabric *f;
 
-    for (f = c->fabric; f; f = f->parent) {
+    for (f = of->fabric; f; f = f->parent) {
         double share = f->bandwidth / 1e9 / f->nr_moving;
 
         if (share && (!rate || share < rate)) {
             rate = share;
         }
     }
-    if (c->small_percent && c->length < c->small_bytes) {
+    if (of->small_percent && c->length < of->small_bytes) {
         /* 100 % is exactly the rate */
-        rate *= c->small_percent / 100.0;
+        rate *= of->small_percent / 100.0;
     }
     return rate;
 }
@@ -102,7 +119,7 @@ static void copy_count(CopyChannel *c, int change, int64_t now)
     CopyFabric *f;
     CopyChannel *other;
 
-    for (f = c->fabric; f; f = f->parent) {
+    for (f = c->first->fabric; f; f = f->parent) {
         f->nr_moving += change;
     }
     QLIST_FOREACH(other, &copy_clock(c)->busy, next) {
@@ -142,7 +159,7 @@ void copy_channel_start(CopyChannel *c, uint64_t length)
     c->phase = COPY_SETUP;
     c->length = length;
     c->offset = 0;
-    c->due = copy_now() + c->descriptor_ns;
+    c->due = copy_now() + c->first->descriptor_ns;
     QLIST_INSERT_HEAD(&copy_clock(c)->busy, c, next);
 }
 
@@ -153,12 +170,14 @@ bool copy_channel_countdown(uint32_t *countdown)
 
 void copy_channel_take_faults(CopyChannel *c)
 {
-    if (copy_channel_countdown(&c->error_at)) {
-        c->planned_error = c->error_code;
-        c->error_at = c->error_every;
+    CopyChannel *of = c->first;
+
+    if (copy_channel_countdown(&of->error_at)) {
+        c->planned_error = of->error_code;
+        of->error_at = of->error_every;
     }
-    c->stalled = copy_channel_countdown(&c->stall_at);
-    c->irq_lost = copy_channel_countdown(&c->lose_irq_at);
+    c->stalled = copy_channel_countdown(&of->stall_at);
+    c->irq_lost = copy_channel_countdown(&of->lose_irq_at);
 }
 
 static void copy_start_piece(CopyChannel *c, int64_t now)
@@ -193,19 +212,45 @@ static void copy_event(CopyChannel *c, int64_t now)
     }
 }
 
+static void copy_delay_end(CopyClock *clock, CopyDelay *d)
+{
+    d->pending = false;
+    QTAILQ_REMOVE(&clock->delays, d, next);
+}
+
+void copy_delay_start(CopyChannel *c, CopyDelay *d, int64_t ns)
+{
+    d->due = copy_now() + ns;
+    d->pending = true;
+    QTAILQ_INSERT_TAIL(&copy_clock(c)->delays, d, next);
+}
+
+void copy_delay_drop(CopyChannel *c, CopyDelay *d)
+{
+    if (d->pending) {
+        copy_delay_end(copy_clock(c), d);
+    }
+}
+
 static void copy_timer(void *opaque)
 {
     CopyClock *clock = opaque;
     int64_t now = copy_now();
     CopyChannel *c;
+    CopyDelay *d;
     int i;
 
     for (i = 0; i < COPY_MAX_EVENTS; i++) {
         c = copy_first(clock);
-        if (!c || c->due > now) {
+        d = copy_first_delay(clock);
+        if (d && d->due <= now && (!c || d->due <= c->due)) {
+            copy_delay_end(clock, d);
+            d->end(d);
+        } else if (c && c->due <= now) {
+            copy_event(c, now);
+        } else {
             break;
         }
-        copy_event(c, now);
     }
     copy_set_timer(clock);
 }
@@ -213,6 +258,7 @@ static void copy_timer(void *opaque)
 static void copy_clock_init(CopyClock *clock)
 {
     QLIST_INIT(&clock->busy);
+    QTAILQ_INIT(&clock->delays);
     timer_init_ns(&clock->timer, QEMU_CLOCK_VIRTUAL, copy_timer, clock);
 }
 
@@ -220,11 +266,18 @@ static void copy_clock_init(CopyClock *clock)
 
 void copy_channel_notify(CopyChannel *c, PCIDevice *pci)
 {
-    if (!c->irq_lost && msix_enabled(pci)) {
-        msix_notify(pci, 0);
-        c->irq_unpaid = true;
+    if (!c->irq_lost) {
+        copy_channel_message(c, pci, 0);
     }
     c->irq_lost = false;
+}
+
+void copy_channel_message(CopyChannel *c, PCIDevice *pci, unsigned vector)
+{
+    if (msix_enabled(pci)) {
+        msix_notify(pci, vector);
+        c->first->irq_unpaid = true;
+    }
 }
 
 void copy_channel_stall(CopyChannel *c, bool handler_begins)
@@ -257,26 +310,37 @@ void copy_channel_config_write(CopyChannel *c, PCIDevice *pci, uint32_t at,
 static void copy_get_stalled(Object *obj, Visitor *v, const char *name,
                              void *opaque, Error **errp)
 {
-    visit_type_bool(v, name, &((CopyChannel *)opaque)->stalled, errp);
+    const CopyChannel *c;
+    bool stalled = false;
+
+    for (c = opaque; c; c = c->sibling) {
+        stalled |= c->stalled;
+    }
+    visit_type_bool(v, name, &stalled, errp);
 }
 
 static void copy_set_stalled(Object *obj, Visitor *v, const char *name,
                              void *opaque, Error **errp)
 {
-    CopyChannel *c = opaque;
-    bool stalled;
+    CopyChannel *c;
+    bool stalled, busy = false;
 
     if (!visit_type_bool(v, name, &stalled, errp)) {
         return;
     }
-    if (stalled && c->phase == COPY_IDLE) {
+    for (c = opaque; c; c = c->sibling) {
+        if (c->phase != COPY_IDLE) {
+            busy = true;
+            c->stalled = stalled;
+            /* What was held back happens now */
+            c->due = MAX(c->due, copy_now());
+        }
+    }
+    if (stalled && !busy) {
         error_setg(errp, "no descriptor is in hand that could stall");
         return;
     }
-    c->stalled = stalled;
-    /* What was held back happens now */
-    c->due = MAX(c->due, copy_now());
-    copy_channel_settle(c);
+    copy_channel_settle(opaque);
 }
 
 static void copy_get_gone(Object *obj, Visitor *v, const char *name,
@@ -288,11 +352,13 @@ static void copy_get_gone(Object *obj, Visitor *v, const char *name,
 static void copy_set_gone(Object *obj, Visitor *v, const char *name,
                           void *opaque, Error **errp)
 {
-    CopyChannel *c = opaque;
+    CopyChannel *first = opaque, *c;
 
-    if (visit_type_bool(v, name, &c->gone, errp) && c->gone) {
-        copy_channel_drop(c);
-        copy_channel_settle(c);
+    if (visit_type_bool(v, name, &first->gone, errp) && first->gone) {
+        for (c = first; c; c = c->sibling) {
+            copy_channel_drop(c);
+        }
+        copy_channel_settle(first);
     }
 }
 
@@ -325,6 +391,7 @@ void copy_channel_init(CopyChannel *c, Object *obj, const CopyChannelOps *ops)
     int i;
 
     c->ops = ops;
+    c->first = c;
     object_property_add_uint64_ptr(obj, "bandwidth", &c->bandwidth,
                                    OBJ_PROP_FLAG_READWRITE);
     for (i = 0; i < ARRAY_SIZE(numbers); i++) {
@@ -335,6 +402,15 @@ void copy_channel_init(CopyChannel *c, Object *obj, const CopyChannelOps *ops)
                         copy_set_stalled, NULL, c);
     object_property_add(obj, "gone", "bool", copy_get_gone, copy_set_gone,
                         NULL, c);
+    copy_clock_init(&c->own_clock);
+}
+
+void copy_channel_init_sibling(CopyChannel *c, CopyChannel *first)
+{
+    c->ops = first->ops;
+    c->first = first;
+    c->sibling = first->sibling;
+    first->sibling = c;
     copy_clock_init(&c->own_clock);
 }
 

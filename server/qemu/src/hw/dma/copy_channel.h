@@ -19,6 +19,7 @@
 OBJECT_DECLARE_SIMPLE_TYPE(CopyFabric, COPY_FABRIC)
 
 typedef struct CopyChannel CopyChannel;
+typedef struct CopyDelay CopyDelay;
 
 /*
  * What happens next to channels that influence each other. There is one timer
@@ -28,7 +29,16 @@ typedef struct CopyChannel CopyChannel;
 typedef struct CopyClock {
     QEMUTimer timer;
     QLIST_HEAD(, CopyChannel) busy;
+    QTAILQ_HEAD(, CopyDelay) delays;
 } CopyClock;
+
+/* Something else that a device does later, by its channel's clock */
+struct CopyDelay {
+    QTAILQ_ENTRY(CopyDelay) next;
+    int64_t due;
+    void (*end)(CopyDelay *d);
+    bool pending;
+};
 
 /*
  * A part of the way to memory, which channels share, and on to its parent,
@@ -58,6 +68,10 @@ typedef struct CopyChannelOps {
 
 struct CopyChannel {
     const CopyChannelOps *ops;
+
+    /* The channels of a function are a list; the first has the properties */
+    CopyChannel *first;
+    CopyChannel *sibling;
 
     /* The descriptor in hand */
     CopyPhase phase;
@@ -100,6 +114,12 @@ struct CopyChannel {
 void copy_channel_init(CopyChannel *c, Object *obj, const CopyChannelOps *ops);
 void copy_channel_realize(CopyChannel *c);
 void copy_channel_exit(CopyChannel *c);
+/*
+ * For a function of several channels: @c is another one beside @first, which
+ * copy_channel_init() has seen, and whose properties count for both. Faults
+ * count the descriptors of all of them.
+ */
+void copy_channel_init_sibling(CopyChannel *c, CopyChannel *first);
 /* For its reset; what was in hand is forgotten */
 void copy_channel_reset(CopyChannel *c);
 
@@ -121,6 +141,15 @@ void copy_channel_settle(CopyChannel *c);
 
 /* Send a message by MSI-X vector 0, unless it is to be lost */
 void copy_channel_notify(CopyChannel *c, PCIDevice *pci);
+/* Send a message by this vector */
+void copy_channel_message(CopyChannel *c, PCIDevice *pci, unsigned vector);
+
+/*
+ * Have @d->end() called in @ns. Whoever starts or drops a delay calls
+ * copy_channel_settle() as for a descriptor.
+ */
+void copy_delay_start(CopyChannel *c, CopyDelay *d, int64_t ns);
+void copy_delay_drop(CopyChannel *c, CopyDelay *d);
 
 /*
  * A CPU waits for its access. What an interrupt costs it is added where its
