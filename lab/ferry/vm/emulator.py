@@ -34,6 +34,7 @@ BINARY = OUT / "qemu-system-x86_64"
 FIRMWARE = ("/usr/share/qemu", "/usr/share/seabios")
 DEVICE = "amd-ptdma"
 IOAT = "intel-ioat"
+DSA = "intel-dsa"
 
 PACKAGES = (
     "dpkg-dev", "debian-archive-keyring", "patch", "xz-utils", "gcc", "libc6-dev", "ccache", "pkg-config",
@@ -205,6 +206,6 @@ def _progress() -> Callable[[str], str | None]:
 
 def _check_device() -> None:
     there = proc.output([BINARY, "-device", "help"])
-    for name in (DEVICE, IOAT):
+    for name in (DEVICE, IOAT, DSA):
         if f'"{name}"' not in there:
             raise FerryError(f"{BINARY} was built without the device {name}; see server/qemu/patches")
