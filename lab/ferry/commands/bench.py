@@ -30,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_list(parser, "folio", ("4K", "2M"), migbench.FOLIOS)
     options.add_list(parser, "engine", plan.engines, migbench.ENGINES)
     options.add_number(parser, "channels", plan.channels, "of softdma, for dcbm")
-    parser.add_argument("--bytes", default=plan.size, metavar="SIZE", help="moved per run (default: 64M)")
+    options.add_bytes(parser, plan.size, "moved per run")
     options.add_number(parser, "runs", plan.runs, "figures are medians over runs")
     options.add_number(parser, "rounds", plan.rounds, "boots of each kernel in turns, each with so many runs")
     _add_how(parser, plan)
@@ -55,20 +55,13 @@ def _add_how(parser: argparse.ArgumentParser, plan: migbench.Plan) -> None:
         choices=migbench.ORDERS,
         help="in which they move; scattered: random, and so are their frames (default: up)",
     )
-    parser.add_argument(
-        "--apart", action="store_true", help="each thread's share in mappings and page tables of its own"
-    )
-    parser.add_argument(
-        "--fragmented",
-        action="store_true",
-        help="the target node has no free block for a large folio; what does not arrive whole is accepted",
-    )
+    options.add_flag(parser, "apart", "each thread's share in mappings and page tables of its own")
+    what = "the target node has no free block for a large folio; what does not arrive whole is accepted"
+    options.add_flag(parser, "fragmented", what)
     options.add_one_by_one(parser)
     for name, (_, default, what) in PASSED.items():
         options.add_number(parser, name, default, what)
-    parser.add_argument(
-        "--direct", action="store_true", help="they write by direct reads, which need the folios' locks"
-    )
+    options.add_flag(parser, "direct", "they write by direct reads, which need the folios' locks")
 
 
 def _passed(args: argparse.Namespace, nodes: int) -> list[str]:
@@ -111,18 +104,7 @@ def run(args: argparse.Namespace) -> int:
         *("--order", args.order, *(["--apart"] if args.apart else [])),
         *(["--fragmented", "--allow-partial"] if args.fragmented else []),
     )
-    plan = migbench.Plan(
-        folios=args.folio,
-        engines=args.engine,
-        channels=args.channels,
-        size=args.bytes,
-        runs=args.runs,
-        rounds=args.rounds,
-        call=args.call,
-        memory=args.memory,
-        more=more,
-        direct=args.direct,
-    )
+    plan = options.plan(migbench.Plan, args, more=more)
     plan.check(where)
     output = report.output(args)
     measured = migbench.measure(plan, where, kvm=args.kvm, store=provenance.store(args.anew))

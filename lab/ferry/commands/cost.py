@@ -14,9 +14,7 @@ from ferry.vm import machine
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Of which kernel, and where to put the figures."""
-    parser.add_argument(
-        "--unbatched", action="store_true", help="of Ferry's kernel with its batching compiled out"
-    )
+    options.add_flag(parser, "unbatched", "of Ferry's kernel with its batching compiled out")
     options.add_json(parser)
     options.add_anew(parser)
 

@@ -26,8 +26,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--iova", type=int, default=64, metavar="GIB", help="addresses to pass over (default 64)"
     )
     only = parser.add_mutually_exclusive_group()
-    only.add_argument("--no-smp", action="store_true", help="leave out the runs with four CPUs")
-    only.add_argument("--dma-api", action="store_true", help="only what the DMA API leaves behind")
+    options.add_flag(only, "no-smp", "leave out the runs with four CPUs")
+    options.add_flag(only, "dma-api", "only what the DMA API leaves behind")
     options.add_json(parser, "out/iommu.json")
     options.add_anew(parser)
 

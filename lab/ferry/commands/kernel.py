@@ -37,19 +37,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     verb.set_defaults(verb=_check)
 
     verb = verbs.add_parser("deb", help="make Debian packages of a kernel with Ferry, into out/deb")
-    verb.add_argument(
-        "--config",
-        metavar="FILE",
-        help=f"start from this, or '{deb.DEBIAN}', or '{deb.CLOUD}' for virtual machines "
-        "(default: /boot/config-*)",
-    )
+    start = f"start from this, or '{deb.DEBIAN}', or '{deb.CLOUD}' for virtual machines"
+    verb.add_argument("--config", metavar="FILE", help=f"{start} (default: /boot/config-*)")
     which = verb.add_mutually_exclusive_group()
-    which.add_argument("--all-modules", action="store_true", help="not only the modules that are loaded now")
+    options.add_flag(which, "all-modules", "not only the modules that are loaded now")
     which.add_argument(
         "--modules", default=deb.LOADED, metavar="FILE",
         help="those that this lists, such as lsmod of another machine (default: /proc/modules)",
     )  # fmt: skip
-    verb.add_argument("--with-tests", action="store_true", help="with softdma and the modules that test")
+    options.add_flag(verb, "with-tests", "with softdma and the modules that test")
     verb.add_argument(
         "--sign", metavar="KEY", help="sign it for Secure Boot: a PEM file with a key and its certificate"
     )
@@ -106,17 +102,11 @@ def _drift(args: argparse.Namespace) -> int:
 
 
 def _check(args: argparse.Namespace) -> int:
-    names = args.checks or ["checkpatch", "kernel-doc", "sparse"]
-    table = series.load()
-    check.run(names, table)
+    check.run(args.checks or ["checkpatch", "kernel-doc", "sparse"], series.load())
     return 0
 
 
 def _deb(args: argparse.Namespace) -> int:
-    for path in deb.build(_choice(args)):
+    for path in deb.build(options.plan(deb.Choice, args, tests=args.with_tests)):
         print(path)
     return 0
-
-
-def _choice(args: argparse.Namespace) -> deb.Choice:
-    return deb.Choice(args.config, args.all_modules, args.with_tests, args.modules, args.sign)

@@ -17,21 +17,14 @@ from ferry.suites import mmtests
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Which tests with which engines, and where to put the results."""
     plan = mmtests.Plan()
-    parser.add_argument(
-        "--test",
-        action="append",
-        default=[],
-        dest="tests",
-        metavar="NAME",
-        help="this one only; again for more",
-    )
+    options.add_repeated(parser, "test", "tests", "this one only; again for more")
     options.add_list(parser, "engine", plan.engines, migbench.ENGINES)
     options.add_json(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """1 if something fails with Ferry that does not on the unchanged kernel."""
-    plan = mmtests.Plan(tuple(args.tests) or mmtests.TESTS, args.engine)
+    plan = mmtests.Plan(tuple(args.tests) or mmtests.TESTS, args.engines)
     plan.check()
     output = report.output(args)
     found, copied = mmtests.run(plan)

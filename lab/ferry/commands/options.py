@@ -5,12 +5,21 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from dataclasses import fields
+from typing import Any, TypeVar
 
 from ferry.kernel import kbuild
 from ferry.server import profile
 from ferry.vm import machine
 
 PROFILE = "zen3"
+Plan = TypeVar("Plan")
+
+
+def plan(kind: type[Plan], args: argparse.Namespace, **others: Any) -> Plan:
+    """A plan, a dataclass, of the arguments that are called as its fields are, and of others."""
+    names = [field.name for field in fields(kind) if hasattr(args, field.name)]  # type: ignore[arg-type]
+    return kind(**{name: getattr(args, name) for name in names} | others)
 
 
 def examples(parser: argparse.ArgumentParser, *lines: str) -> None:
@@ -19,18 +28,26 @@ def examples(parser: argparse.ArgumentParser, *lines: str) -> None:
     parser.epilog = "\n".join(["examples:", *(f"  ./ferry {line}" for line in lines)])
 
 
-def _several(text: str) -> tuple[str, ...]:
-    return tuple(text.split(","))
-
-
 def add_list(
     parser: argparse.ArgumentParser, name: str, default: Sequence[str], choices: Sequence[str]
 ) -> None:
-    """Several words with commas between them, such as --folio and --engine."""
+    """Several words with commas between them: --folio and --engine, whose values are folios and engines."""
     parser.add_argument(
-        f"--{name}", type=_several, default=tuple(default), metavar="LIST",
-        help=f"of {', '.join(choices)} (default: {','.join(default)})",
+        f"--{name}", type=lambda text: tuple(text.split(",")), default=tuple(default), metavar="LIST",
+        dest=f"{name}s", help=f"of {', '.join(choices)} (default: {','.join(default)})",
     )  # fmt: skip
+
+
+def add_repeated(
+    parser: argparse.ArgumentParser, name: str, dest: str, what: str, metavar: str = "NAME"
+) -> None:
+    """One that may stand there several times; dest has all its values."""
+    parser.add_argument(f"--{name}", action="append", default=[], dest=dest, metavar=metavar, help=what)
+
+
+def add_flag(parser: argparse._ActionsContainer, name: str, what: str) -> None:
+    """One without a value."""
+    parser.add_argument(f"--{name}", action="store_true", help=what)
 
 
 def add_number(
@@ -39,6 +56,12 @@ def add_number(
     """A whole number."""
     told = f"{what} (default: {default})"
     parser.add_argument(f"--{name}", type=int, default=default, metavar=metavar, help=told)
+
+
+def add_bytes(parser: argparse.ArgumentParser, default: str, what: str) -> None:
+    """--bytes, whose value is size: how much is moved."""
+    told = f"{what} (default: {default})"
+    parser.add_argument("--bytes", dest="size", default=default, metavar="SIZE", help=told)
 
 
 def add_machine(parser: argparse.ArgumentParser) -> None:
@@ -50,7 +73,7 @@ def add_machine(parser: argparse.ArgumentParser) -> None:
 
 def add_kvm(parser: argparse.ArgumentParser) -> None:
     """--kvm of every command that runs guests in wall time."""
-    parser.add_argument("--kvm", action="store_true", help="use /dev/kvm; default: emulate (TCG)")
+    add_flag(parser, "kvm", "use /dev/kvm; default: emulate (TCG)")
 
 
 def add_kernel(parser: argparse.ArgumentParser, default: str) -> None:
@@ -69,9 +92,7 @@ def add_profile(parser: argparse.ArgumentParser, default: str | None = PROFILE, 
 
 def add_one_by_one(parser: argparse.ArgumentParser) -> None:
     """--one-by-one of every command that moves memory in VMs."""
-    parser.add_argument(
-        "--one-by-one", action="store_true", help="with vm.migrate_ranges=0 on Ferry's kernel; for VMs"
-    )
+    add_flag(parser, "one-by-one", "with vm.migrate_ranges=0 on Ferry's kernel; for VMs")
 
 
 def add_json(parser: argparse.ArgumentParser, default: str = "") -> None:
@@ -84,6 +105,4 @@ def add_json(parser: argparse.ArgumentParser, default: str = "") -> None:
 
 def add_anew(parser: argparse.ArgumentParser) -> None:
     """--anew of every command that keeps records."""
-    parser.add_argument(
-        "--anew", action="store_true", help="measure again what was measured before and has not changed"
-    )
+    add_flag(parser, "anew", "measure again what was measured before and has not changed")

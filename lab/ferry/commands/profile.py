@@ -22,7 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_list(parser, "folio", plan.folios, migbench.FOLIOS)
     options.add_list(parser, "engine", plan.engines, steps.ENGINES)
     options.add_number(parser, "channels", plan.channels, "for dcbm")
-    parser.add_argument("--bytes", default=plan.size, metavar="SIZE", help="moved by the call (default: 64M)")
+    options.add_bytes(parser, plan.size, "moved by the call")
     parser.add_argument("--call", default=plan.call, choices=steps.CALLS)
     parser.add_argument("--order", default=plan.order, choices=migbench.ORDERS, help="of addresses")
     options.add_profile(parser)
@@ -35,16 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """A table of steps, and one of functions for each folio size."""
-    plan = steps.Plan(
-        folios=args.folio,
-        engines=args.engine,
-        channels=args.channels,
-        size=args.bytes,
-        call=args.call,
-        order=args.order,
-        server=args.profile,
-        one_by_one=args.one_by_one,
-    )
+    plan = options.plan(steps.Plan, args, server=args.profile)
     plan.check()
     output = report.output(args)
     place = Path(args.plot) if args.plot else None

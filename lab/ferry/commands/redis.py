@@ -26,9 +26,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """A table, and JSON."""
     server = profile.load(args.profile)
-    choose("folio size", args.folio, clients.FOLIOS)
-    choose("engine", args.engine, clients.ENGINES)
-    cells = [clients.Cell(folio, engine) for folio in args.folio for engine in args.engine]
+    choose("folio size", args.folios, clients.FOLIOS)
+    choose("engine", args.engines, clients.ENGINES)
+    cells = [clients.Cell(folio, engine) for folio in args.folios for engine in args.engines]
     part = "" if args.profile == options.PROFILE else f"-{args.profile}"
     part += "" if len(cells) == len(clients.FOLIOS) * len(clients.ENGINES) else "-part"
     output = report.output(args, paths.OUT / f"redis{part}.json")

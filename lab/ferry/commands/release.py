@@ -9,6 +9,7 @@ import shutil
 from pathlib import Path
 
 from ferry import files, paths, proc, tools
+from ferry.commands import options
 from ferry.errors import FerryError, UsageError
 from ferry.git import git
 from ferry.kernel import deb
@@ -19,9 +20,7 @@ TARGET = paths.OUT / "release"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What becomes of it."""
     parser.add_argument("--sign", metavar="KEY", help="sign the kernel, as 'kernel deb' does")
-    parser.add_argument(
-        "--upload", action="store_true", help="push the tag and attach all to it, by GitHub's program gh"
-    )
+    options.add_flag(parser, "upload", "push the tag and attach all to it, by GitHub's program gh")
 
 
 def run(args: argparse.Namespace) -> int:

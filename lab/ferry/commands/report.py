@@ -23,12 +23,8 @@ HEADLINE = "headline.png"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Which results, and whether to write at all."""
     how = parser.add_mutually_exclusive_group()
-    how.add_argument(
-        "--keep", action="store_true", help="first keep what was measured into out/, as docs/results"
-    )
-    how.add_argument(
-        "--check", action="store_true", help="write nothing; fail if a page has figures of its own"
-    )
+    options.add_flag(how, "keep", "first keep what was measured into out/, as docs/results")
+    options.add_flag(how, "check", "write nothing; fail if a page has figures of its own")
     how.add_argument(
         "--trace", metavar="PAGE:LINE", help="write nothing; say which results and records a line is made of"
     )

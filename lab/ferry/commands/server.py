@@ -23,13 +23,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
     verb = verbs.add_parser("fit", help="find the engine's parameters that fit the posted throughputs")
     options.add_profile(verb)
-    verb.add_argument("--write", action="store_true", help="put them into server/NAME.toml")
+    options.add_flag(verb, "write", "put them into server/NAME.toml")
     verb.set_defaults(verb=_fit, develops=True)
 
-    verb = verbs.add_parser(
-        "fault",
-        help="see or set the faults and rates of the channels of a server that runs (vm --profile)",
-    )
+    what = "see or set the faults and rates of the channels of a server that runs (vm --profile)"
+    verb = verbs.add_parser("fault", help=what)
     verb.add_argument(
         "values", nargs="*", metavar="NAME=VALUE", help=f"{', '.join(faults.NAMES)}; without: list them"
     )

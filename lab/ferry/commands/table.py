@@ -30,17 +30,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Which table, where, and how much of it."""
     parser.add_argument("name", metavar="NAME", help=f"{', '.join(experiments.TABLES)}, or {ALL}")
     options.add_profile(parser, None, f"default: {_usual()}; ")
-    parser.add_argument("--quick", action="store_true", help="fewer cells: minutes instead of half an hour")
+    options.add_flag(parser, "quick", "fewer cells: minutes instead of half an hour")
     parser.add_argument(
         "--states", type=int, default=1, metavar="N",
         help="measure each cell N times, on machines that begin otherwise, and show the range",
     )  # fmt: skip
-    parser.add_argument(
-        "--twice", action="store_true", help="measure twice what has virtual time; fail unless it is the same"
-    )
-    parser.add_argument(
-        "--here", action="store_true", help="measure this machine itself, which runs a Ferry kernel; no VM"
-    )
+    options.add_flag(parser, "twice", "measure twice what has virtual time; fail unless it is the same")
+    options.add_flag(parser, "here", "measure this machine itself, which runs a Ferry kernel; no VM")
     options.add_one_by_one(parser)
     options.add_json(parser)
     options.add_anew(parser)

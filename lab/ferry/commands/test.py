@@ -9,6 +9,7 @@ import subprocess
 import sys
 
 from ferry import packages, paths
+from ferry.commands import options
 from ferry.kernel import kbuild, tree
 from ferry.vm import emulator
 
@@ -24,10 +25,8 @@ ALL = ("--durations", "40")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """How much is tested, and anything that pytest understands."""
     much = parser.add_mutually_exclusive_group()
-    much.add_argument("--unit", action="store_true", help="only the tests that need no VM and no kernel")
-    much.add_argument(
-        "--long", action="store_true", help="also under KCSAN, folios one by one, and a first day"
-    )
+    options.add_flag(much, "unit", "only the tests that need no VM and no kernel")
+    options.add_flag(much, "long", "also under KCSAN, folios one by one, and a first day")
     parser.set_defaults(takes_rest=True, develops=True)
 
 

@@ -19,21 +19,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--minutes", type=float, default=plan.minutes, metavar="N",
         help="for each class, half of it with folios unmapped in ranges (default: 1)",
     )  # fmt: skip
-    parser.add_argument(
-        "--class",
-        action="append",
-        default=[],
-        dest="classes",
-        metavar="NAME",
-        help="this one only; again for more",
-    )
+    options.add_repeated(parser, "class", "classes", "this one only; again for more")
     options.add_kernel(parser, plan.flavour)
     _add_engine_arguments(parser, plan)
-    parser.add_argument(
-        "--one-boot",
-        action="store_true",
-        help="all classes in one boot, each way: for a kernel that boots slowly",
-    )
+    options.add_flag(parser, "one-boot", "all classes in one boot, each way: for a kernel that boots slowly")
     options.add_json(parser)
     options.examples(
         parser,
@@ -46,28 +35,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def _add_engine_arguments(parser: argparse.ArgumentParser, plan: torture.Plan) -> None:
     """Which engine moves the memory."""
     parser.add_argument(
-        "--engine",
-        default=plan.engine,
-        metavar="NAME",
+        "--engine", default=plan.engine, metavar="NAME",
         help="cpu, mtcopy, or that of --module; default: dcbm on softdma, which all classes can strike",
-    )
-    parser.add_argument(
-        "--module",
-        default=plan.module,
-        metavar="FILE",
-        help="a .ko with that engine, built against build/kernel-FLAVOUR",
-    )
-    parser.add_argument(
-        "--ptdma",
-        action="append",
-        default=[],
-        metavar="NAME=VALUE,...",
-        help="dcbm on a function of the emulated engine with these properties; again for more",
-    )
-    parser.add_argument(
-        "--depth", type=int, default=plan.depth, metavar="N",
-        help="for --ptdma: copies at once in the ring of each (default: 1)",
     )  # fmt: skip
+    parser.add_argument(
+        "--module", default=plan.module, metavar="FILE",
+        help="a .ko with that engine, built against build/kernel-FLAVOUR",
+    )  # fmt: skip
+    what = "dcbm on a function of the emulated engine with these properties; again for more"
+    options.add_repeated(parser, "ptdma", "ptdma", what, "NAME=VALUE,...")
+    options.add_number(parser, "depth", plan.depth, "for --ptdma: copies at once in the ring of each")
     parser.add_argument(
         "--deadline", type=int, default=plan.deadline_ms, metavar="MS",
         help="deadline_ms, with --engine or --ptdma (default: a patient one, as the host may be busy)",
@@ -76,33 +53,28 @@ def _add_engine_arguments(parser: argparse.ArgumentParser, plan: torture.Plan) -
 
 def run(args: argparse.Namespace) -> int:
     """1 if a class did not pass; one that cannot run here is no failure, but is shown."""
-    engine = (args.engine, args.module)
-    plan = torture.Plan(
-        *(args.minutes, tuple(args.classes), args.kernel, *engine, args.one_boot),
-        ptdma=tuple(args.ptdma),
-        depth=args.depth,
-        deadline_ms=args.deadline,
-    )
+    lists = {"classes": tuple(args.classes), "ptdma": tuple(args.ptdma)}
+    plan = options.plan(torture.Plan, args, flavour=args.kernel, deadline_ms=args.deadline, **lists)
     plan.check()
     output = report.output(args)
+
+    title = f"Memory that moves while trouble strikes ({plan.flavour} kernel)"
+
+    def result(outcomes: list[torture.Outcome]) -> dict[str, Any]:
+        known = provenance.of_vms(plan.machine, [plan.flavour])
+        return {"provenance": known, "title": title, **torture.as_json(plan, outcomes)}
 
     def tell(outcomes: list[torture.Outcome]) -> None:
         note(f"{outcomes[-1].name}: {outcomes[-1].verdict}")
         # A long campaign may be ended before its end.
         if output.path:
-            output.write(_as_json(plan, outcomes))
+            output.write(result(outcomes))
 
     outcomes = torture.run(plan, tell)
-    output.tell(_as_json(plan, outcomes))
+    output.tell(result(outcomes))
     wrong = [
         f"{outcome.name}: {line}" for outcome in outcomes for line in (*outcome.mistakes, *outcome.complaints)
     ]
     for line in wrong:
         note(line)
     return 1 if wrong else 0
-
-
-def _as_json(plan: torture.Plan, outcomes: list[torture.Outcome]) -> dict[str, Any]:
-    known = provenance.of_vms(plan.machine, [plan.flavour])
-    title = f"Memory that moves while trouble strikes ({plan.flavour} kernel)"
-    return {"provenance": known, "title": title, **torture.as_json(plan, outcomes)}

@@ -40,9 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--engine", metavar="NAME", help=f"{', '.join(migbench.ENGINES[1:])} (default: none)")
     options.add_number(parser, "channels", 4, "for dcbm: of softdma, or of the profile's")
-    parser.add_argument(
-        "--arg", action="append", default=[], metavar="WORD", help="a kernel argument; repeatable"
-    )
+    options.add_repeated(parser, "arg", "arg", "a kernel argument; repeatable", "WORD")
     parser.add_argument(
         "--timeout", type=float, default=DAY_S, metavar="S", help="for a command (default: a day)"
     )
