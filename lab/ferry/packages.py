@@ -29,15 +29,10 @@ def is_installed(name: str) -> bool:
 
 
 def candidate(name: str) -> str | None:
-    """The version of a package that apt would install, as far as its lists say."""
+    """The version of a package that apt would install, as far as its lists say; None: it could not."""
     policy = proc.output(["apt-cache", "policy", name], env=APT_ENV)
     found = re.search(r"Candidate: (?!\(none\))(\S+)", policy)
     return found[1] if found else None
-
-
-def is_known(name: str) -> bool:
-    """Whether apt could install the package."""
-    return candidate(name) is not None
 
 
 def _as_root(args: Sequence[str], names: Sequence[str]) -> list[str]:
@@ -113,7 +108,7 @@ def _install(missing: Sequence[str]) -> None:
     if not shutil.which("apt-get"):
         raise FerryError(f"no apt-get here; install the equivalent of: {' '.join(missing)}")
     what = " ".join(missing)
-    if not all(is_known(name) for name in missing):
+    if not all(map(candidate, missing)):
         # --error-on=any: without it apt-get update says success even when the network is down.
         update = ["apt-get", "update", "-q", "--error-on=any"]
         try:
@@ -123,7 +118,7 @@ def _install(missing: Sequence[str]) -> None:
                 f"cannot fetch apt's package lists, needed for: {what}; "
                 f"check the network and /etc/apt/sources.list\n{err}"
             ) from err
-    unknown = [name for name in missing if not is_known(name)]
+    unknown = [name for name in missing if not candidate(name)]
     if unknown:
         raise FerryError(
             f"apt has no package {', '.join(unknown)}; Ferry expects Debian 12 (bookworm): "

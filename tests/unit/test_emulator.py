@@ -73,7 +73,7 @@ def test_qemu_without_the_device_is_named(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_progress_counts_steps() -> None:
-    progress = emulator._progress()
+    progress = emulator._progress
     line = "[12/1428] Compiling C object libcommon.fa.p/hw_dma_ptdma.c.o"
     assert progress(line) == "12/1428 hw_dma_ptdma.c.o"
     assert progress("warning: something") is None

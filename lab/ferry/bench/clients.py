@@ -147,27 +147,20 @@ def parse(said: str, cell: Cell, plan: Plan) -> Found:
     digests = [each["hex"] for each in records.every(said, "digest")]
     if len(digests) != 2 or digests[0] != digests[1]:
         raise FerryError(f"redis on {cell}: the dataset's digest was {digests[:1]} and is {digests[1:]}")
-    moves = tuple(map(_move, records.every(said, "move")))[
-        2 * plan.trips :
-    ]  # the first stayed where they were
-    if len(moves) != 2 * plan.trips or min(move.bytes for move in moves) < _least(plan):
+    moves = tuple(
+        Move(one["us"], one["requests"], one["pages"] * PAGE) for one in records.every(said, "move")
+    )
+    moves = moves[2 * plan.trips :]  # the first stayed where they were
+    # A few keys were never set.
+    least = plan.keys * plan.value_bytes * 3 // 4
+    if len(moves) != 2 * plan.trips or min(move.bytes for move in moves) < least:
         raise FerryError(f"redis on {cell}: not all was moved each time: {moves}")
-    loads = {each["of"]: _load(each["figures"]) for each in records.every(said, "load")}
+    # Of redis-benchmark's figures: requests a second, mean, least, 50 %, 95 %, 99 %, longest.
+    loads = {
+        load["of"]: Load(*(load["figures"][place] for place in (0, 3, 5, 6)))
+        for load in records.every(said, "load")
+    }
     huge = records.of(said, "huge")["kib"]
     if (huge > 0) != (cell.folio != "4K"):
         raise FerryError(f"redis on {cell}: {huge} KiB of it are huge pages")
     return Found(cell, huge << 10, loads["still"], loads["moved"], moves)
-
-
-def _least(plan: Plan) -> int:
-    """Of what all values take: a few keys were never set."""
-    return plan.keys * plan.value_bytes * 3 // 4
-
-
-def _move(found: records.Record) -> Move:
-    return Move(found["us"], found["requests"], found["pages"] * PAGE)
-
-
-def _load(figures: Sequence[float]) -> Load:
-    per_second, _, _, median, _, p99, longest = figures
-    return Load(per_second, median, p99, longest)

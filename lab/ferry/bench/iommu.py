@@ -165,27 +165,15 @@ class Result:
 
     def as_json(self) -> dict[str, Any]:
         """The result as JSON."""
+        plain = asdict(self)
+        speeds = {
+            flavour: {name: [round(speed, 1) for speed in each_round] for name, each_round in smp.items()}
+            for flavour, smp in self.smp.items()
+        }
         return {
-            "kernels": self.kernels,
-            "iova_gib": self.iova_gib,
-            "memory_kib": {
-                flavour: {name: asdict(memory) for name, memory in rows.items()}
-                for flavour, rows in self.memory.items()
-            },
-            "costs": [count.as_json() for count in self.counts],
-            "smp_pairs_per_ms": {
-                flavour: {name: [round(speed, 1) for speed in speeds] for name, speeds in rows.items()}
-                for flavour, rows in self.smp.items()
-            },
-            "dma_api_kib": {
-                mode: {
-                    flavour: {name: asdict(left) for name, left in rows.items()}
-                    for flavour, rows in flavours.items()
-                }
-                for mode, flavours in self.api.items()
-            },
-            "passed": self.passed,
-            "records": self.records,
+            **{"kernels": self.kernels, "iova_gib": self.iova_gib, "memory_kib": plain["memory"]},
+            **{"costs": [count.as_json() for count in self.counts], "smp_pairs_per_ms": speeds},
+            **{"dma_api_kib": plain["api"], "passed": self.passed, "records": self.records},
         }
 
 

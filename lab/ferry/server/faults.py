@@ -18,29 +18,20 @@ from ferry.vm import qemu
 
 ANSWER_S = 10.0
 TOP = "/machine/peripheral"
-U32, U64 = (1 << 32) - 1, (1 << 64) - 1
-# What server/qemu/src/docs/specs says can be changed: least and greatest value, and what it does.
-NUMBERS = {
-    "bandwidth": (0, U64, "bytes per second; 0: no limit"),
-    "descriptor-ns": (0, U32, "time that each descriptor takes before its bytes"),
-    "register-ns": (0, U32, "time that each access to a register takes of the CPU"),
-    "interrupt-ns": (0, U32, "time that each interrupt takes of the CPU"),
-    "small-bytes": (0, U32, "descriptors of less than that are small"),
-    "small-percent": (0, 100, "rate of small ones, percent; 0: as others"),
-    "error-at": (0, U32, "the n-th descriptor from now on fails; 0: none"),
-    "error-every": (0, U32, "and each n-th after it; 0: none"),
-    "error-code": (1, 63, "with this code"),
-    "stall-at": (0, U32, "the n-th descriptor from now on does not end; 0: none"),
-    "lose-irq-at": (0, U32, "the n-th descriptor from now on sends no interrupt; 0: none"),
-    "ones-at": (0, U32, "the n-th read of INT_STATUS from now on gives all ones; 0: none"),
+U32, U64 = range(1 << 32), range(1 << 64)
+# What may be set, and to what: server/qemu/src/docs/specs says what each is.
+VALUES: dict[str, range | tuple[str, ...]] = {
+    "bandwidth": U64,
+    **dict.fromkeys(("descriptor-ns", "register-ns", "interrupt-ns", "small-bytes"), U32),
+    "small-percent": range(101),
+    **dict.fromkeys(("error-at", "error-every"), U32),
+    "error-code": range(1, 64),
+    **dict.fromkeys(("stall-at", "lose-irq-at", "ones-at"), U32),
+    **dict.fromkeys(("stalled", "gone"), ("true", "false")),
+    # What nobody has said of the real function.
+    **{"head": ("end", "fetch"), "run": ("auto", "sticky")},
 }
-SWITCHES = {
-    "stalled": "false lets a descriptor that stalls go on",
-    "gone": "true: the function has fallen off the bus",
-}
-# What nobody has said of the real function: the words that its property may have.
-GUESSES = {"head": ("end", "fetch"), "run": ("auto", "sticky")}
-NAMES = (*NUMBERS, *SWITCHES, *GUESSES)
+NAMES = tuple(VALUES)
 Value = int | bool | str
 
 
@@ -69,15 +60,12 @@ def choose(found: list[Running], name: str | None) -> Running:
     """The one that is meant. Raises FerryError if there is none, UsageError if there are several."""
     if not found:
         raise FerryError("no emulated server runs: start one with ./ferry vm --profile zen3")
-    there = ", ".join(each.name for each in found)
-    if name is None:
-        if len(found) > 1:
-            raise UsageError(f"{len(found)} emulated servers run: say with --vm which of {there}")
-        return found[0]
-    for each in found:
-        if each.name == name:
-            return each
-    raise UsageError(f"no VM '{name}': those that run are {there}")
+    there = {vm.name: vm for vm in found}
+    if name is None and len(found) > 1:
+        raise UsageError(f"{len(found)} emulated servers run: say with --vm which of {', '.join(there)}")
+    if name is not None and name not in there:
+        raise UsageError(f"no VM '{name}': those that run are {', '.join(there)}")
+    return there[name] if name is not None else found[0]
 
 
 def parse(words: list[str]) -> dict[str, Value]:
@@ -87,20 +75,15 @@ def parse(words: list[str]) -> dict[str, Value]:
         name, equals, text = word.partition("=")
         if name not in NAMES or not equals:
             raise UsageError(f"'{word}' is not NAME=VALUE with a name of {', '.join(NAMES)}")
-        if name in SWITCHES:
-            if text not in ("true", "false"):
-                raise UsageError(f"{word}: must be true or false")
-            found[name] = text == "true"
-            continue
-        if name in GUESSES:
-            if text not in GUESSES[name]:
-                raise UsageError(f"{word}: must be {' or '.join(GUESSES[name])}")
-            found[name] = text
-            continue
-        least, most, _ = NUMBERS[name]
-        if not re.fullmatch(r"\d{1,20}", text) or not least <= int(text) <= most:
-            raise UsageError(f"{word}: must be a number from {least} to {most}")
-        found[name] = int(text)
+        allowed = VALUES[name]
+        if not isinstance(allowed, range):
+            if text not in allowed:
+                raise UsageError(f"{word}: must be {' or '.join(allowed)}")
+            found[name] = {"true": True, "false": False}.get(text, text)
+        elif re.fullmatch(r"\d{1,20}", text) and int(text) in allowed:
+            found[name] = int(text)
+        else:
+            raise UsageError(f"{word}: must be a number from {allowed.start} to {allowed.stop - 1}")
     return found
 
 

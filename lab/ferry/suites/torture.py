@@ -70,17 +70,10 @@ class Outcome:
         return f"not here: {self.skipped}" if self.skipped else "passed"
 
     def __add__(self, other: Outcome) -> Outcome:
-        return Outcome(
-            self.name,
-            {
-                name: self.figures.get(name, 0) + other.figures.get(name, 0)
-                for name in FIGURES
-                if self.figures or other.figures
-            },
-            self.skipped or other.skipped,
-            self.mistakes + other.mistakes,
-            self.complaints + other.complaints,
-        )
+        told = FIGURES if self.figures or other.figures else ()
+        figures = {name: self.figures.get(name, 0) + other.figures.get(name, 0) for name in told}
+        wrong = (self.mistakes + other.mistakes, self.complaints + other.complaints)
+        return Outcome(self.name, figures, self.skipped or other.skipped, *wrong)
 
 
 @dataclass(frozen=True)
@@ -178,8 +171,8 @@ def run(plan: Plan, tell: Callable[[list[Outcome]], None] = lambda outcomes: Non
     program = next(path for path in kselftest.build(kbuild.build(plan.flavour)) if path.name == PROGRAM)
     every = classes(program)
     choose("class", plan.classes, every)
-    chosen = list(plan.classes or every)
-    groups = [chosen] if plan.one_boot else [[name] for name in chosen]
+    chosen = plan.classes or every
+    groups = [[*chosen]] if plan.one_boot else [[name] for name in chosen]
     parts = [(names, where) for names in groups for where in plan.machines]
     sums: dict[str, Outcome] = {}
 

@@ -35,17 +35,8 @@ INSTALLED = (
 # What Debian's kernel has loaded there: a list for ./ferry kernel deb --modules.
 MODULES = (
     *("autofs4", "button", "configfs", "crc32c_generic", "crc32c_intel", "dm_mod", "efi_pstore", "evdev"),
-    *(
-        "ext4",
-        "fuse",
-        "loop",
-        "pcspkr",
-        "serio_raw",
-        "virtio_blk",
-        "virtio_console",
-        "virtio_pci",
-        "virtio_rng",
-    ),
+    *("ext4", "fuse", "loop", "pcspkr", "serio_raw"),
+    *("virtio_blk", "virtio_console", "virtio_pci", "virtio_rng"),
 )
 CHECKOUT = "srv/ferry"
 SIZE = 6 << 30
@@ -65,6 +56,10 @@ CONFIGURED = {
     "etc/default/grub": "GRUB_DEFAULT=0\nGRUB_TIMEOUT=1\nGRUB_TERMINAL=serial\nGRUB_DISTRIBUTOR=Debian\n"
     'GRUB_CMDLINE_LINUX="console=ttyS0 panic=10"\n',
 }
+SCRIPTS = {
+    "usr/local/sbin/operator": qemu.GUEST / "operator.sh",
+    "etc/systemd/system/operator.service": qemu.GUEST / "operator.service",
+}
 # Run natively in the new system, with Debian's Python; the second line is matplotlib's list of fonts, which
 # takes minutes in an emulated guest.
 VENV = """
@@ -80,7 +75,9 @@ def image() -> Path:
     """The disk, made if there is none of what it is to be made of."""
     disk, key = PLACE / "disk.img", PLACE / "disk.key"
     with files.locked(PLACE / "lock"):
-        wanted = _key()
+        # Newer packages of Debian's are not looked for.
+        made_of = [Path(__file__), paths.ROOT / "ferry", paths.ROOT / "lab/requirements.txt"]
+        wanted = files.digest(*(part for path in [*made_of, *SCRIPTS.values()] for part in (path.name, path)))
         if files.read(key) != wanted or not disk.is_file():
             key.unlink(missing_ok=True)
             _make(disk)
@@ -92,19 +89,6 @@ def stick(folder: Path, target: Path) -> None:
     """A file system with what a folder has, for a second drive."""
     used = sum(path.lstat().st_size for path in folder.rglob("*"))
     _filesystem(target, folder, STICK_LABEL, 0, used * 3 // 2 + (64 << 20))
-
-
-def _key() -> str:
-    """What the disk is made of; newer packages of Debian's are not looked for."""
-    parts = [Path(__file__), paths.ROOT / "ferry", paths.ROOT / "lab/requirements.txt", *_scripts().values()]
-    return files.digest(*(part for path in parts for part in (path.name, path)))
-
-
-def _scripts() -> dict[str, Path]:
-    return {
-        "usr/local/sbin/operator": qemu.GUEST / "operator.sh",
-        "etc/systemd/system/operator.service": qemu.GUEST / "operator.service",
-    }
 
 
 def _make(disk: Path) -> None:
@@ -135,7 +119,7 @@ def _debootstrap(root: Path, sources: Path) -> None:
 def _configure(root: Path) -> None:
     for name, text in CONFIGURED.items():
         files.write(root / name, text)
-    for name, path in _scripts().items():
+    for name, path in SCRIPTS.items():
         shutil.copy(path, root / name)
     inside: list[str | Path] = ["chroot", root]
     proc.output([*inside, "systemd-machine-id-setup"])
@@ -161,20 +145,8 @@ def _partition(disk: Path) -> None:
 
 
 def _filesystem(disk: Path, folder: Path, label: str, at: int, size: int) -> None:
-    command: list[str | Path] = [
-        "mke2fs",
-        "-q",
-        "-F",
-        "-t",
-        "ext4",
-        "-L",
-        label,
-        "-E",
-        f"offset={at}",
-        "-d",
-        folder,
-    ]
-    proc.run([*command, disk, f"{size >> 10}k"], title=f"make the file system {label}")
+    options = ("-q", "-F", "-t", "ext4", "-L", label, "-E", f"offset={at}", "-d", folder)
+    proc.run(["mke2fs", *options, disk, f"{size >> 10}k"], title=f"make the file system {label}")
 
 
 def _install_grub(disk: Path, root: Path) -> None:

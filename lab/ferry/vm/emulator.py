@@ -17,7 +17,6 @@ import os
 import re
 import shutil
 import tomllib
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -62,9 +61,7 @@ class Base:
 def base(path: Path = HERE / "base.toml") -> Base:
     """The emulator that the device is made for."""
     table = tomllib.loads(path.read_text())
-    return Base(
-        table["package"], table["version"], tuple(table["configure"]), table["sha256"], table["archive"]
-    )
+    return Base(**table | {"configure": tuple(table["configure"])})
 
 
 def build() -> Path:
@@ -73,13 +70,15 @@ def build() -> Path:
     packages.ensure([*PACKAGES, *FIRMWARE_PACKAGES])
     with files.locked(paths.BUILD / "qemu.lock"):
         version = _source(wanted)
-        _link()
+        own = sorted(path for path in (HERE / "src").rglob("*") if path.is_file())
+        for path in own:
+            files.link(SOURCE / path.relative_to(HERE / "src"), path)
         done = OUT / "ferry-built"
-        fingerprint = files.digest(version, repr(wanted), *_parts(_own_files()))
+        fingerprint = files.digest(version, repr(wanted), *_parts(own))
         if files.read(done) != fingerprint or not BINARY.is_file():
             done.unlink(missing_ok=True)
             _configure(wanted, version)
-            proc.run(["ninja", "-C", OUT, BINARY.name], title="build QEMU", env=_ENV, on_line=_progress())
+            proc.run(["ninja", "-C", OUT, BINARY.name], title="build QEMU", env=_ENV, on_line=_progress)
             _check_device()
             files.write(done, fingerprint)
     return BINARY
@@ -166,18 +165,8 @@ def _download(wanted: Base) -> Path:
     return found[0]
 
 
-def _own_files() -> list[Path]:
-    return sorted(path for path in (HERE / "src").rglob("*") if path.is_file())
-
-
 def _parts(found: list[Path]) -> list[str | bytes | Path]:
     return [part for path in found for part in (path.name, path)]
-
-
-def _link() -> None:
-    """Link each file of server/qemu/src to its place in the source."""
-    for path in _own_files():
-        files.link(SOURCE / path.relative_to(HERE / "src"), path)
 
 
 def _configure(wanted: Base, version: str) -> None:
@@ -194,14 +183,10 @@ def _configure(wanted: Base, version: str) -> None:
     files.write(done, identity)
 
 
-def _progress() -> Callable[[str], str | None]:
+def _progress(line: str) -> str | None:
     """For on_line: how many of how many steps, and the file at hand."""
-
-    def progress(line: str) -> str | None:
-        found = _STEP.match(line.rstrip())
-        return f"{found[1]} {found[2]}" if found else None
-
-    return progress
+    found = _STEP.match(line.rstrip())
+    return f"{found[1]} {found[2]}" if found else None
 
 
 def _check_device() -> None:
