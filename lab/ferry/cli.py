@@ -9,8 +9,6 @@ import shutil
 import signal
 import sys
 from collections.abc import Sequence
-from pathlib import Path
-from types import FrameType
 from typing import Protocol
 
 from ferry import paths
@@ -52,27 +50,11 @@ class Command(Protocol):
     def run(self, args: argparse.Namespace) -> int: ...
 
 
+# In the order of the help.
 COMMANDS: tuple[Command, ...] = (
-    demo,
-    bench,
-    cost,
-    profile,
-    table,
-    redis,
-    iommu,
-    compare,
-    report,
-    vm,
-    kernel,
-    server,
-    tools,
-    torture,
-    mmtests,
-    day,
-    test,
-    lint,
-    release,
-)
+    demo, bench, cost, profile, table, redis, iommu, compare, report, vm, kernel, server, tools, torture,
+    mmtests, day, test, lint, release,
+)  # fmt: skip
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -98,10 +80,6 @@ def make_parser() -> argparse.ArgumentParser:
         sub.set_defaults(run=command.run, takes_rest=False, develops=False)
         command.add_arguments(sub)
     return parser
-
-
-def _terminated(signum: int, frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
 
 
 def parse(argv: Sequence[str]) -> argparse.Namespace:
@@ -133,20 +111,15 @@ def base_first(argv: Sequence[str]) -> list[str]:
     return [*base, *words, *argv[end:]]
 
 
-def _forget_old_logs(folder: Path) -> None:
-    """Keep the logs of the last runs."""
-    for old in sorted(folder.glob("2*-*-*"))[:-KEPT_LOGS]:
-        shutil.rmtree(old, ignore_errors=True)
-
-
 def main(argv: Sequence[str]) -> int:
     """Run one subcommand; the exit code is its own, or that of its error."""
     args = parse(argv)
     if args.base != paths.BASE:
         raise SystemExit(f"ferry: start it by ./ferry, or with FERRY_BASE={args.base} in the environment")
-    _forget_old_logs(paths.LOGS.parent)
+    for old in sorted(paths.LOGS.parent.glob("2*-*-*"))[:-KEPT_LOGS]:
+        shutil.rmtree(old, ignore_errors=True)
     for signum in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(signum, _terminated)
+        signal.signal(signum, signal.default_int_handler)  # KeyboardInterrupt
     try:
         code: int = args.run(args)
         return code

@@ -43,9 +43,13 @@ def kill_group(child: subprocess.Popen[str] | subprocess.Popen[bytes], grace_s: 
     child.wait()
 
 
-def _spawn(
-    args: Args, cwd: Path | None, env: Mapping[str, str] | None, on_death: int
+def spawn(
+    args: Args,
+    cwd: Path | None = None,
+    env: Mapping[str, str] | None = None,
+    on_death: int = signal.SIGKILL,
 ) -> subprocess.Popen[str]:
+    """Start a command with a process group of its own, which ends with us. Raises FerryError."""
     try:
         return subprocess.Popen(
             [str(a) for a in args],
@@ -86,7 +90,7 @@ def run(
     tail: list[str] = []
     with Step(title) as step, path.open("w") as out:
         out.write(f"$ {shlex.join(str(a) for a in args)}\n")
-        child = _spawn(args, cwd, env, on_death)
+        child = spawn(args, cwd, env, on_death)
         assert child.stdout
         try:
             for line in child.stdout:

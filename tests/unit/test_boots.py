@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -147,3 +148,31 @@ def test_wall_time_is_of_a_host_and_a_turn() -> None:
     one, other = Store({"host": "one"}), Store({"host": "other"})
     assert one.name("x", 0, wall_time=False) == other.name("x", 0, wall_time=False)
     assert len({each.name("x", turn, wall_time=True) for each in (one, other) for turn in (0, 1)}) == 4
+
+
+def test_a_failure_ends_the_others() -> None:
+    seen: list[threading.Event] = []
+
+    def measure(number: int, cancelled: threading.Event) -> int:
+        seen.append(cancelled)
+        if number:
+            raise FerryError("one failed")
+        assert cancelled.wait(60), "nobody ended this one"
+        return number
+
+    with pytest.raises(FerryError, match="one failed"):
+        list(boots._beside_each_other(measure, [0, 1], at_once=2))
+    assert all(each.is_set() for each in seen)
+
+
+def test_the_next_measurement_is_not_ended() -> None:
+    def fail(number: int, cancelled: threading.Event) -> int:
+        raise FerryError("one failed")
+
+    def measure(number: int, cancelled: threading.Event) -> int:
+        assert not cancelled.is_set()
+        return number
+
+    with pytest.raises(FerryError):
+        list(boots._beside_each_other(fail, [0, 1], at_once=1))
+    assert list(boots._beside_each_other(measure, [0, 1], at_once=1)) == [0, 1]

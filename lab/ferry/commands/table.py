@@ -29,7 +29,9 @@ MOST_STATES = 32
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Which table, where, and how much of it."""
     parser.add_argument("name", metavar="NAME", help=f"{', '.join(experiments.TABLES)}, or {ALL}")
-    options.add_profile(parser, None, f"default: {_usual()}; ")
+    usual = {table.name: table.profile for table in experiments.TABLES.values()}
+    others = [f"{profile} for {name}" for name, profile in usual.items() if profile != options.PROFILE]
+    options.add_profile(parser, None, f"default: {', '.join([*others, options.PROFILE])}; ")
     options.add_flag(parser, "quick", "fewer cells: minutes instead of half an hour")
     parser.add_argument(
         "--states", type=int, default=1, metavar="N",
@@ -46,13 +48,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "table sensitivity --states 3          # where the gain ends, from three starts of the machine",
         "table mtcopy --here                   # on this machine, which runs a kernel with Ferry",
     )
-
-
-def _usual() -> str:
-    """The profiles that tables have unless one is named."""
-    usual = {table.name: table.profile for table in experiments.TABLES.values()}
-    others = [f"{profile} for {name}" for name, profile in usual.items() if profile != options.PROFILE]
-    return ", ".join([*others, options.PROFILE])
 
 
 def run(args: argparse.Namespace) -> int:
@@ -159,10 +154,16 @@ def _measure(
         missing = []
         _check_channels(table, cells, server)
         emulator.build()
-        machine = server.as_threads() if table.wall_time else server.as_machine()
-        machine = machine.one_by_one() if args.one_by_one else machine
+
+        def booted(computer: Machine) -> Machine:
+            return computer.one_by_one() if args.one_by_one else computer
+
+        machine = booted(server.as_threads() if table.wall_time else server.as_machine())
+        others = {
+            cell.varied: booted(server.varied(*cell.varied).as_machine()) for cell in cells if cell.varied
+        }
         every = [replace(cell, state=state) for state in range(args.states) for cell in cells]
-        measured, kernels = runner.in_vms(every, machine, _others(cells, server, args), store)
+        measured, kernels = runner.in_vms(every, machine, others, store)
         origin = provenance.of_vms(machine, kernels) | {"server": server.summary, **server.parameters()}
     count = len(measured) // args.states
     by_state = [
@@ -176,14 +177,6 @@ def _measure(
         "missing": missing,
         "cells": [here.named(cell) for cell in compared] if args.here else compared,
     }
-
-
-def _others(
-    cells: list[Cell], server: profile.Profile, args: argparse.Namespace
-) -> dict[runner.Varied, Machine]:
-    """A machine for each server that is varied."""
-    made = {each.varied: server.varied(*each.varied).as_machine() for each in cells if each.varied}
-    return {varied: each.one_by_one() if args.one_by_one else each for varied, each in made.items()}
 
 
 def _check_channels(table: experiments.Table, cells: list[Cell], server: profile.Profile) -> None:

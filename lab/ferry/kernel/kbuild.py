@@ -85,12 +85,14 @@ def build(name: str, places: Places | None = None) -> Kernel:
     packages.ensure(PACKAGES)
     with files.locked(places.build / "kernel.lock"):
         out = prepare(row, places)
-        print_ = _fingerprint(row, out, places)
+        parts = (repr(row), tree.fingerprint(out.parent, places), out / ".config", _compiler())
+        print_ = files.digest(*parts)
         stamp = out / "ferry-built.json"
         done = json.loads(files.read(stamp) or "{}")
         if done.get("fingerprint") != print_:
             stamp.unlink(missing_ok=True)
-            _compile(row, out)
+            steps = None if (out / "vmlinux").exists() else row.steps
+            make(out, "bzImage", "modules", title=f"build {row.name}", on_line=counter(steps))
             install_modules(row, out)
             files.write(stamp, json.dumps({"fingerprint": print_}))
         return _kernel(row, out)
@@ -116,10 +118,7 @@ def prepare(row: Flavour, places: Places) -> Path:
         source = tree.vanilla(places)
     out = source / f"out-{row.name}"
     out.mkdir(exist_ok=True)
-    name = places.build / f"kernel-{row.name}"
-    if not name.is_symlink() or not name.exists():
-        name.unlink(missing_ok=True)
-        name.symlink_to(out.relative_to(places.build))
+    files.link(places.build / f"kernel-{row.name}", out)
     _configure(row, out, places)
     if row.name == "ferry":
         plain = config.parse((prepare(FLAVOURS["vanilla"], places) / ".config").read_text())
@@ -148,13 +147,8 @@ def _configure(row: Flavour, out: Path, places: Places) -> None:
     stamp.unlink(missing_ok=True)
     files.write(out / "ferry.config", config.render(wanted))
     scratch = out / ".config.new"
-    make(
-        out,
-        f"KCONFIG_ALLCONFIG={out / 'ferry.config'}",
-        f"KCONFIG_CONFIG={scratch}",
-        "allnoconfig",
-        title=f"configure {row.name}",
-    )
+    where = (f"KCONFIG_ALLCONFIG={out / 'ferry.config'}", f"KCONFIG_CONFIG={scratch}")
+    make(out, *where, "allnoconfig", title=f"configure {row.name}")
     config.verify(wanted, config.parse(scratch.read_text()))
     files.write(out / ".config", scratch.read_text())
     files.write(stamp, state)
@@ -162,10 +156,6 @@ def _configure(row: Flavour, out: Path, places: Places) -> None:
 
 def _compiler() -> str:
     return proc.output(["gcc", "--version"])
-
-
-def _fingerprint(row: Flavour, out: Path, places: Places) -> str:
-    return files.digest(repr(row), tree.fingerprint(out.parent, places), out / ".config", _compiler())
 
 
 def step(line: str) -> str | None:
@@ -186,12 +176,6 @@ def counter(total: int | None = None) -> Callable[[str], str | None]:
         return f"{count}{of} {name}" if name else None
 
     return progress
-
-
-def _compile(row: Flavour, out: Path) -> None:
-    scratch_build = not (out / "vmlinux").exists()
-    progress = counter(row.steps if scratch_build else None)
-    make(out, "bzImage", "modules", title=f"build {row.name}", on_line=progress)
 
 
 def install_modules(row: Flavour, out: Path) -> None:

@@ -31,6 +31,7 @@ import re
 import tempfile
 import textwrap
 import tomllib
+from collections.abc import Sequence
 from dataclasses import MISSING, dataclass, field, fields
 from itertools import pairwise
 from pathlib import Path
@@ -182,40 +183,30 @@ def commit(table: Table, places: tree.Places) -> None:
         ends = {}
         for one in table.series:
             for row in one.patches:
-                _commit_row(index, table.folder, row)
+                hooks = _matching("hook", row.hooks, places.patch_files(), places.patches)
+                for hook in hooks:
+                    index.add_hook(hook)
+                for name in _matching("file", row.files, places.src_files(), "kernel/src"):
+                    index.add_file(name, row.omit.get(str(name), []))
+                if row.message is None and not hooks:
+                    raise FerryError("series.toml: a patch has neither a message nor a hook")
+                index.commit(table.folder / row.message if row.message else hooks[0])
             ends[one.branch] = ends[BRANCH] = index.head
         _verify_complete(index)
         for branch, head in ends.items():
             index.git("update-ref", f"refs/heads/{branch}", head)
 
 
-def _commit_row(index: _Index, folder: Path, row: Patch) -> None:
-    hooks = [hook for pattern in row.hooks for hook in _one_or_more(index.places.patches, pattern)]
-    for hook in hooks:
-        index.add_hook(hook)
-    for name in _matching(index.places, row):
-        index.add_file(name, row.omit.get(str(name), []))
-    if row.message is None and not hooks:
-        raise FerryError("series.toml: a patch has neither a message nor a hook")
-    index.commit(folder / row.message if row.message else hooks[0])
-
-
-def _one_or_more(folder: Path, pattern: str) -> list[Path]:
-    found = sorted(folder.glob(pattern))
-    if not found:
-        raise FerryError(f"series.toml: no hook {pattern} in {folder}")
-    return found
-
-
-def _matching(places: tree.Places, row: Patch) -> list[Path]:
-    """The files of kernel/src that a row names."""
-    every = places.src_files()
+def _matching(what: str, patterns: Sequence[str], every: Sequence[Path], where: object) -> list[Path]:
+    """The paths that a row of the table names, those of each pattern in turn; a hook by its file's name."""
     chosen: list[Path] = []
-    for pattern in row.files:
-        found = [name for name in every if fnmatch.fnmatch(str(name), pattern)]
-        if not found:
-            raise FerryError(f"series.toml: no file {pattern} in kernel/src")
-        chosen += found
+    for pattern in patterns:
+        paths = [
+            path for path in every if fnmatch.fnmatch(path.name if what == "hook" else str(path), pattern)
+        ]
+        if not paths:
+            raise FerryError(f"series.toml: no {what} {pattern} in {where}")
+        chosen += paths
     return chosen
 
 

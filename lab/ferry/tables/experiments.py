@@ -7,7 +7,7 @@ import math
 import os
 import tomllib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -65,14 +65,14 @@ class Scale:
 
 @dataclass(frozen=True)
 class Posted:
-    """What was posted of a cell."""
+    """What was posted of a cell, by its names in the JSON."""
 
-    ratio: float | None = None  # to vanilla
-    ratio_sd: float | None = None  # its standard deviation, where those of both were posted
-    first_us: float | None = None
-    share: float | None = None
-    access: dict[str, float] | None = None
-    fitted: bool = False  # the emulated engine's parameters were chosen so that this ratio comes out
+    published_ratio: float | None = None  # to vanilla
+    published_ratio_sd: float | None = None  # its standard deviation, where those of both were posted
+    fitted: bool | None = None  # the emulated engine's parameters were chosen so that this ratio comes out
+    published_first_folio_us: float | None = None
+    published_copy_share: float | None = None
+    published_access_cycles_per_page: dict[str, float] | None = None
 
 
 NOTHING = Posted()
@@ -103,7 +103,7 @@ class Table:
         if where not in (self.profile, HERE):
             return NOTHING
         found = self.published(known, cell)
-        return found if where == self.profile else replace(found, fitted=False)
+        return found if where == self.profile else replace(found, fitted=None)
 
 
 def published() -> dict[str, Any]:
@@ -133,17 +133,7 @@ def compare(table: Table, measured: Sequence[Measured], where: str | None = None
         alike = [vanilla for vanilla in vanillas if _alike(vanilla.cell, one.cell)]
         base = alike[0] if alike and one.cell.engine != "vanilla" else most.get(_moves(one.cell))
         posted = table.posted(known, one.cell, where or table.profile)
-        compared.append(
-            one.as_json(
-                ratio=one.speed / base.speed if base else None,
-                published_ratio=posted.ratio,
-                published_ratio_sd=posted.ratio_sd,
-                fitted=posted.fitted or None,
-                published_first_folio_us=posted.first_us,
-                published_copy_share=posted.share,
-                published_access_cycles_per_page=posted.access,
-            )
-        )
+        compared.append(one.as_json(ratio=one.speed / base.speed if base else None, **asdict(posted)))
     return compared
 
 
@@ -227,7 +217,7 @@ def _throughput_published(known: dict[str, Any], cell: Cell) -> Posted:
         return Posted(1.0)
     channels = str(cell.channels)
     speed, sd = every["dma"][channels][place], every["sd"]["dma"][channels][place]
-    return Posted(speed / base, _deviation(speed, sd, base, base_sd), fitted=cell.folio in FITTED)
+    return Posted(speed / base, _deviation(speed, sd, base, base_sd), cell.folio in FITTED or None)
 
 
 # --- sensitivity ---
@@ -295,14 +285,14 @@ def _batch_published(known: dict[str, Any], cell: Cell) -> Posted:
             return NOTHING
         place = vanilla["folios"].index(cell.folios)
         ratio = vanilla["gbps"][place] / vanilla["gbps"][-1]
-        return Posted(ratio, first_us=vanilla["first_us"][place])
+        return Posted(ratio, published_first_folio_us=vanilla["first_us"][place])
     if cell.engine != "dma":
         return NOTHING
     every = known["batch"][cell.folio]
     place = every["pages"].index(cell.batch_pages)
     channels = str(cell.channels)
     ratio = every["gbps"][channels][place] / vanilla["gbps"][-1]
-    return Posted(ratio, first_us=every["first_us"][channels][place])
+    return Posted(ratio, published_first_folio_us=every["first_us"][channels][place])
 
 
 # --- v1-cycles ---
@@ -333,8 +323,9 @@ def _cycles_published(known: dict[str, Any], cell: Cell) -> Posted:
     every = known["migrate_pages"]
     share = known["copy_share"][cell.engine][place]
     if cell.engine == "vanilla":
-        return Posted(share=share)
-    return Posted(*_slower(every, known["migrate_pages_sd"], cell.engine, place), share=share)
+        return Posted(published_copy_share=share)
+    slower = _slower(every, known["migrate_pages_sd"], cell.engine, place)
+    return Posted(*slower, published_copy_share=share)
 
 
 def _slower(cycles: dict[str, Any], sd: dict[str, Any], engine: str, place: int) -> tuple[float, float]:
@@ -367,8 +358,9 @@ def _userspace_published(known: dict[str, Any], cell: Cell) -> Posted:
     place = known["pages"].index(cell.folios)
     reads = {name: known[name][cell.engine][place] for name in ("uncached", "cached", "post_move")}
     if cell.engine == "vanilla":
-        return Posted(access=reads)
-    return Posted(*_slower(known, known["sd"], cell.engine, place), access=reads)
+        return Posted(published_access_cycles_per_page=reads)
+    slower = _slower(known, known["sd"], cell.engine, place)
+    return Posted(*slower, published_access_cycles_per_page=reads)
 
 
 # --- mtcopy ---

@@ -11,14 +11,15 @@ from __future__ import annotations
 import os
 import re
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from ferry.errors import FerryError
 from ferry.kernel import kbuild
 from ferry.progress import Step, note
-from ferry.vm import parallel, qemu
+from ferry.vm import qemu
 from ferry.vm.machine import Machine
 from ferry.vm.store import Store
 
@@ -34,11 +35,6 @@ class Boot:
     machine: Machine
     job: qemu.Job
     turn: int = 0  # which of several that are alike
-
-    @property
-    def named_job(self) -> qemu.Job:
-        """Its job, whose log is called as the boot is."""
-        return replace(self.job, name=re.sub(r"\W+", "-", self.title))
 
 
 @dataclass(frozen=True)
@@ -82,10 +78,11 @@ def run(
 
     def measure(index: int, cancelled: threading.Event) -> tuple[int, Result]:
         boot, kernel = boots[index], kernels[boots[index].flavour]
+        job = replace(boot.job, name=re.sub(r"\W+", "-", boot.title))  # what its log is called
         how: dict[str, Any] = {"kvm": kvm, "cancelled": cancelled}
         how |= {} if virtual else {"on_output": step.update}
         try:
-            text = qemu.measure(kernel, boot.machine, boot.named_job, boot.title, **how)
+            text = qemu.measure(kernel, boot.machine, job, boot.title, **how)
             result = parse(index, Said(text, names[index]))
         except FerryError as err:
             if not failed or cancelled.is_set():
@@ -98,11 +95,29 @@ def run(
 
     with Step(title) as step:
         at_once = len(os.sched_getaffinity(0)) if virtual else 1
-        for index, result in parallel.run(measure, missing, at_once):
+        for index, result in _beside_each_other(measure, missing, at_once):
             results[index] = result
             step.update(f"{len(results)}/{len(boots)}")
     releases = {name: kernel.release for name, kernel in kernels.items()}
     return [results[index] for index in range(len(boots))], releases
+
+
+def _beside_each_other(
+    measure: Callable[[int, threading.Event], Result], indices: Sequence[int], at_once: int
+) -> Iterator[Result]:
+    """What each boot gives, as they end. If one fails, or the user has enough, the event is set for all."""
+    cancelled = threading.Event()
+    with ThreadPoolExecutor(at_once) as pool:
+        waiting = {pool.submit(measure, index, cancelled) for index in indices}
+        try:
+            while waiting:
+                done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
+                for measured in done:
+                    yield measured.result()
+        except BaseException:
+            cancelled.set()
+            pool.shutdown(cancel_futures=True)
+            raise
 
 
 def _name(boot: Boot, kernel: kbuild.Kernel, store: Store | None, kvm: bool) -> str:

@@ -177,6 +177,10 @@ def _folder(job: Job) -> Iterator[Path]:
     paths.BUILD.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=FOLDER_PREFIX, dir=paths.BUILD) as name:
         folder = Path(name)
+        if job.controlled and len(os.fsencode(folder / CONTROL)) > SOCKET_PATH_MAX:
+            raise FerryError(
+                f"{folder / CONTROL} is too long for a socket: move the checkout to a shorter path"
+            )
         (folder / "job.sh").write_text(_script(job))
         if job.plugin:
             (folder / "table").write_text(job.plugin.table)
@@ -270,7 +274,7 @@ def _initramfs_command(
         *("-smp", machine.smp, "-m", machine.memory),
         *machine.qemu_args(kvm),
         *(job.plugin.words(folder) if job.plugin else ()),
-        *(_control(folder / CONTROL) if job.controlled else []),
+        *(("-qmp", f"unix:{folder / CONTROL},server=on,wait=off") if job.controlled else ()),
         *("-kernel", str(kernel.image), "-initrd", str(folder / ROOT), "-append", " ".join(append)),
         *(*_serial(folder / "console"), *(output or _serial(folder / "output"))),
         *_serial(folder / "result"),
@@ -285,12 +289,6 @@ def _programs(kernel: Kernel, job: Job) -> dict[str, Path]:
 def _write_root(kernel: Kernel, job: Job, folder: Path) -> None:
     programs = _programs(kernel, job) | {"ferry/job.sh": folder / "job.sh"}
     (folder / ROOT).write_bytes(initramfs.root((GUEST / "init.sh").read_text(), programs))
-
-
-def _control(path: Path) -> list[str]:
-    if len(os.fsencode(path)) > SOCKET_PATH_MAX:
-        raise FerryError(f"{path} is too long for a socket: move the checkout to a shorter path")
-    return ["-qmp", f"unix:{path},server=on,wait=off"]
 
 
 def _serial(path: Path) -> list[str]:
@@ -308,17 +306,7 @@ def _may_unshare() -> bool:
 def _child(command: list[str], log: TextIO) -> Iterator[subprocess.Popen[str]]:
     """A process that ends, with all that it started, when this block or this process ends."""
     # virtme-ng starts QEMU through a shell; a PID namespace goes down as one.
-    command = [*UNSHARE, *command] if _may_unshare() else command
-    child = subprocess.Popen(
-        command,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
-        process_group=0,
-        preexec_fn=proc.die_with_parent,
-    )
+    child = proc.spawn([*UNSHARE, *command] if _may_unshare() else command)
     assert child.stdout
     # A pipe and a copy: QEMU under virtme-ng opens its stdout by path and truncates it.
     pump = threading.Thread(target=shutil.copyfileobj, args=(child.stdout, log), daemon=True)
