@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ferry.bench.cell import Cell, Measured
+from ferry.bench.cell import ON_CHANNELS, Cell, Measured
 from ferry.bench.sizes import PAGE, parse_size
 from ferry.errors import choose
 from ferry.tables import callers, sensitivity
@@ -178,6 +178,19 @@ def in_one_batch(folio: str, folios: int) -> int:
 # --- v5-throughput ---
 
 
+def _each_engine(
+    engines: Sequence[str], folio: str, count: int, channels: Sequence[int], **how: Any
+) -> list[Cell]:
+    """So many folios with each engine, on each number of channels where it has any, and if it is one that
+    copies in batches, in one that is as large as can be."""
+    batch = in_one_batch(folio, count)
+    return [
+        Cell(engine, folio, count, number, batch if engine in ("cpu", "dma") else 0, **how)
+        for engine in engines
+        for number in (channels if engine in ON_CHANNELS else (0,))
+    ]
+
+
 def throughput_cells(
     folios: Sequence[str],
     channels: Sequence[int],
@@ -185,38 +198,30 @@ def throughput_cells(
     scale: Scale = Scale(),
 ) -> list[Cell]:
     """Equal bytes in folios of each size with each engine; the earlier design takes what it can at once."""
-    cells = []
-    total = scale.bytes(THROUGHPUT_BYTES)
-    how: dict[str, Any] = {"latency": True, "runs": scale.runs()}
-    for folio in folios:
-        count = total // parse_size(folio)
-        batch = in_one_batch(folio, count)
-        if "vanilla" in engines:
-            cells.append(Cell("vanilla", folio, count, **how))
-        if "cpu" in engines:
-            cells.append(Cell("cpu", folio, count, batch_pages=batch, **how))
-        cells += [Cell("dma", folio, count, each, batch, **how) for each in channels if "dma" in engines]
-        cells += [Cell("ferry", folio, count, each, **how) for each in channels if "ferry" in engines]
-    return cells
+    total, how = scale.bytes(THROUGHPUT_BYTES), {"latency": True, "runs": scale.runs()}
+    return [
+        cell
+        for folio in folios
+        for cell in _each_engine(engines, folio, total // parse_size(folio), channels, **how)
+    ]
 
 
 def _throughput(known: dict[str, Any], scale: Scale) -> list[Cell]:
-    every = known["throughput"]
-    folios = ["4K", "64K", "2M"] if scale.quick else every["folios"]
-    channels = (1, 4, 16) if scale.quick else [int(each) for each in every["dma"]]
+    posted = known["throughput"]
+    folios = ["4K", "64K", "2M"] if scale.quick else posted["folios"]
+    channels = (1, 4, 16) if scale.quick else [*map(int, posted["dma"])]
     return throughput_cells(folios, channels, scale=scale)
 
 
 def _throughput_published(known: dict[str, Any], cell: Cell) -> Posted:
-    every = known["throughput"]
-    if cell.engine not in ("vanilla", "dma") or cell.varied:
-        return NOTHING
-    place = every["folios"].index(cell.folio)
-    base, base_sd = every["vanilla"][place], every["sd"]["vanilla"][place]
-    if cell.engine == "vanilla":
+    posted = known["throughput"]
+    if cell.engine == "vanilla" and not cell.varied:
         return Posted(1.0)
-    channels = str(cell.channels)
-    speed, sd = every["dma"][channels][place], every["sd"]["dma"][channels][place]
+    if cell.engine != "dma" or cell.varied:
+        return NOTHING
+    place, channels = posted["folios"].index(cell.folio), str(cell.channels)
+    base, base_sd = posted["vanilla"][place], posted["sd"]["vanilla"][place]
+    speed, sd = posted["dma"][channels][place], posted["sd"]["dma"][channels][place]
     return Posted(speed / base, _deviation(speed, sd, base, base_sd), cell.folio in FITTED or None)
 
 
@@ -300,16 +305,9 @@ def _batch_published(known: dict[str, Any], cell: Cell) -> Posted:
 
 def _cycles(known: dict[str, Any], scale: Scale) -> list[Cell]:
     """Base pages, as many in a batch as can be."""
-    cells = []
-    how: dict[str, Any] = {"cycles": True, "runs": scale.runs()}
-    for pages in _pages(known, scale, CYCLES_PAGES):
-        batch = in_one_batch("4K", pages)
-        cells += [
-            Cell("vanilla", "4K", pages, **how),
-            Cell("cpu", "4K", pages, batch_pages=batch, **how),
-            Cell("dma", "4K", pages, channels=1, batch_pages=batch, **how),
-        ]
-    return cells
+    engines, how = ("vanilla", "cpu", "dma"), {"cycles": True, "runs": scale.runs()}
+    pages = _pages(known, scale, CYCLES_PAGES)
+    return [cell for count in pages for cell in _each_engine(engines, "4K", count, (1,), **how)]
 
 
 def _pages(known: dict[str, Any], scale: Scale, emulated: int) -> list[int]:
@@ -339,17 +337,9 @@ def _slower(cycles: dict[str, Any], sd: dict[str, Any], engine: str, place: int)
 
 def _userspace(known: dict[str, Any], scale: Scale) -> list[Cell]:
     """One page, what fits into a cache, and what does not."""
-    cells = []
-    how: dict[str, Any] = {"access": True, "runs": scale.runs(WALL_RUNS)}
-    for folios in _pages(known, scale, USERSPACE_PAGES):
-        batch = in_one_batch("4K", folios)
-        cells += [
-            Cell("vanilla", "4K", folios, **how),
-            Cell("cpu", "4K", folios, batch_pages=batch, **how),
-            Cell("dma", "4K", folios, channels=1, batch_pages=batch, **how),
-            Cell("ferry", "4K", folios, channels=1, **how),
-        ]
-    return cells
+    engines, how = ("vanilla", "cpu", "dma", "ferry"), {"access": True, "runs": scale.runs(WALL_RUNS)}
+    pages = _pages(known, scale, USERSPACE_PAGES)
+    return [cell for count in pages for cell in _each_engine(engines, "4K", count, (1,), **how)]
 
 
 def _userspace_published(known: dict[str, Any], cell: Cell) -> Posted:

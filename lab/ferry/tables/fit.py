@@ -10,12 +10,11 @@ with the new ones, and what is left over is shown. Where the start was far off, 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from ferry.bench.cell import Cell
 from ferry.bench.sizes import parse_size
 from ferry.server.profile import Dma, Profile
 from ferry.tables import experiments, runner
@@ -96,30 +95,23 @@ def run(server: Profile) -> Fit:
     known = experiments.published()["v5"]["throughput"]
     channels = [int(each) for each in known["dma"]]
     posted = posted_ratios(known)
-    base = {
-        folio: ns
-        for (folio, _), ns in _measure(
-            server, experiments.throughput_cells(known["folios"], [], ["vanilla"])
-        ).items()
-    }
-    other = {
-        (folio, n): ns - copy_ns(server.dma, parse_size(folio), n)
-        for (folio, n), ns in _measure(
-            server, experiments.throughput_cells(list(WEIGHT), channels, ["dma"])
-        ).items()
-    }
+    vanilla = _measure(server, known["folios"], [], "vanilla")
+    base = {folio: ns for (folio, _), ns in vanilla.items()}
+    earlier = _measure(server, list(WEIGHT), channels, "dma")
+    other = {(folio, n): ns - copy_ns(server.dma, parse_size(folio), n) for (folio, n), ns in earlier.items()}
     dma = search(server.dma, partial(_loss, posted, base, other))
-    everything = experiments.throughput_cells(known["folios"], channels, ["dma"])
-    real = _measure(replace(server, dma=dma), everything)
+    real = _measure(replace(server, dma=dma), known["folios"], channels, "dma")
     residuals = [Residual(*key, base[key[0]] / real[key], posted[key]) for key in posted]
     return Fit(dma, residuals)
 
 
-def _measure(server: Profile, cells: Sequence[Cell]) -> dict[Key, float]:
+def _measure(server: Profile, folios: list[str], channels: list[int], engine: str) -> dict[Key, float]:
     """Nanoseconds per folio."""
-    found, _ = runner.in_vms(cells, server.as_machine())
+    cells = experiments.throughput_cells(folios, channels, [engine])
+    measured, _ = runner.in_vms(cells, server.as_machine())
     return {
-        (each.cell.folio, each.cell.channels): parse_size(each.cell.folio) / each.row.gbps for each in found
+        (cell.folio, cell.channels): one.row.folio_kib * 1024 / one.row.gbps
+        for cell, one in zip(cells, measured, strict=True)
     }
 
 

@@ -112,13 +112,10 @@ def _run(script: str, title: str, migbench: Path) -> str:
         try:
             proc.run(command, title=title, log="here", env=env, on_death=signal.SIGTERM, grace_s=PUT_BACK_S)
         except CommandFailed as err:
-            whys = records.every(_said(result), "error")
+            whys = records.every(files.read(result) or "", "error")
             raise (FerryError(whys[0]["text"]) if whys else err) from None
         finally:
-            for lost in records.every(_said(result), "lost"):
+            said = files.read(result) or ""
+            for lost in records.every(said, "lost"):
                 note(f"warning: cannot put back {lost['what']}")
-        return _said(result)
-
-
-def _said(result: Path) -> str:
-    return files.read(result) or ""
+        return said

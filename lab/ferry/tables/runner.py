@@ -25,11 +25,6 @@ SECONDS_PER_GIB = 240.0
 Varied = tuple[str, int | str]
 
 
-def limit_s(one: Cell) -> float:
-    """The time that a VM may take for a cell on a busy host."""
-    return BOOT_S + CELL_S + one.bytes / (1 << 30) * 3 * SECONDS_PER_GIB
-
-
 def script(one: Cell) -> str:
     """The job of a VM: one cell, so that it finds what no other cell has left."""
     return "\n".join([*([f"perturb {one.state}"] if one.state else []), cell.script([(0, one)])])
@@ -44,15 +39,13 @@ def in_vms(
     """Measure cells on a machine, those of a varied server on its own among others. Returns them in order,
     and the kernels' releases. Raises FerryError at the first VM that fails."""
     programs = migbench.programs()
-    every = [
-        Boot(
-            one.title,
-            one.flavour,
-            (others[one.varied] if one.varied else machine).in_state(one.state),
-            qemu.Job(script(one), limit_s(one), programs=programs),
-        )
-        for one in cells
-    ]
+    every = []
+    for one in cells:
+        # What a VM may take for it on a busy host.
+        limit_s = BOOT_S + CELL_S + one.bytes / (1 << 30) * 3 * SECONDS_PER_GIB
+        where = (others[one.varied] if one.varied else machine).in_state(one.state)
+        job = qemu.Job(script(one), limit_s, programs=programs)
+        every.append(Boot(one.title, one.flavour, where, job))
 
     def parse(index: int, said: Said) -> Measured:
         found = cell.parse(said.text, [cells[index]])
