@@ -116,48 +116,34 @@ def _release(result: Json) -> str:
 # --- v5-throughput ---
 
 
-def _throughput(kept: Kept, engine: str, channels: int | None = None) -> dict[int, Json]:
-    """Cells of an engine by folio size, and of so many channels."""
-    cells = kept.load("table-v5-throughput")["cells"]
-    return {
-        cell["folio_kib"]: cell
-        for cell in cells
-        if cell["engine"] == engine and (channels is None or cell.get("channels") == channels)
-    }
-
-
-def _is_later(cell: Json, vanilla: Json) -> bool:
-    """Whether folios are inaccessible for longer."""
-    return any(cell["inaccessible_us"][key] > vanilla["inaccessible_us"][key] for key in ("p50", "p99"))
+def _throughput(kept: Kept) -> dict[tuple[str, int], dict[int, Json]]:
+    """Cells by engine and number of channels, which is 0 where there are none, and then by folio size."""
+    cells: dict[tuple[str, int], dict[int, Json]] = {}
+    for cell in kept.load("table-v5-throughput")["cells"]:
+        cells.setdefault((cell["engine"], cell.get("channels", 0)), {})[cell["folio_kib"]] = cell
+    return cells
 
 
 def _defaults(kept: Kept) -> str:
-    each = [
-        _throughput(kept, engine, count)
-        for engine, count in (("vanilla", None), ("ferry", 1), ("ferry", MOST))
-    ]
+    cells = _throughput(kept)
+    shown = [cells[key] for key in (("vanilla", 0), ("ferry", 1), ("ferry", MOST))]
     columns = {
         "folios": present.folio,
         "engine": lambda cell: _channel_count(cell["channels"]) if "channels" in cell else "vanilla",
         **{"ratio": _ratio, "first folio, us": _first, "inaccessible, median / 99th, us": _away},
     }
-    cells = [by_folio[kib] for kib in each[0] for by_folio in each]
-    return f"{_origin(kept.load('table-v5-throughput'))}:\n\n{_lines(cells, columns)}"
+    lines = _lines([by_folio[kib] for kib in shown[0] for by_folio in shown], columns)
+    return f"{_origin(kept.load('table-v5-throughput'))}:\n\n{lines}"
 
 
 def _channel_count(count: int) -> str:
     return f"{count} channel{'s' * (count != 1)}"
 
 
-def _channels(kept: Kept) -> list[int]:
-    cells = kept.load("table-v5-throughput")["cells"]
-    return sorted({cell["channels"] for cell in cells if "channels" in cell})
-
-
 def _fit(kept: Kept) -> str:
-    channels = _channels(kept)
-    dma = [_throughput(kept, "dma", count)[LARGE] for count in channels]
-    ferry = [_throughput(kept, "ferry", count)[LARGE] for count in channels]
+    cells = _throughput(kept)
+    channels = sorted({count for _, count in cells if count})
+    dma, ferry = ([cells[engine, count][LARGE] for count in channels] for engine in ("dma", "ferry"))
     rows = [
         ["posted", *map(number("published_ratio", ".2f"), dma)],
         ["the same, emulated", *map(_ratio, dma)],
@@ -172,8 +158,9 @@ def _by_channels(first: str, channels: Sequence[int]) -> list[str]:
 
 
 def _ferry(kept: Kept) -> str:
-    channels = _channels(kept)
-    columns = [*(_throughput(kept, "ferry", count) for count in channels), _throughput(kept, "cpu")]
+    cells = _throughput(kept)
+    channels = sorted({count for _, count in cells if count})
+    columns = [*(cells["ferry", count] for count in channels), cells["cpu", 0]]
     rows = [[present.size(kib), *(_ratio(column[kib]) for column in columns)] for kib in columns[-1]]
     head = [*_by_channels("Ferry, emulated, ratio to vanilla", channels), "the CPU copies"]
     return _table(head, rows)
@@ -240,20 +227,12 @@ def _sensitivity(kept: Kept) -> str:
             title += f" (profile: {result['provenance'][name]:,})"
         shown = f"{value:,}" if isinstance(value, int) else value
         before = name
-        pairs = [[each[name]["ratio"] for name in ("dma", "ferry")] for each in by_folio.values()]
-        rows.append(
-            [
-                *(title, shown),
-                *(f"{dma:.2f} / {ferry:.2f}" for dma, ferry in pairs),
-                _away(by_folio[LARGE]["ferry"]),
-            ]
-        )
-    head = [
-        *("what", "value", *map(present.size, found[PLAIN])),
-        f"{present.size(LARGE)} inaccessible, median / 99th, us: Ferry",
-    ]
-    said = f"{_origin(result)}, earlier design / Ferry:"
-    return f"{said}\n\n{_table(head, rows)}"
+        pairs = [(cells["dma"]["ratio"], cells["ferry"]["ratio"]) for cells in by_folio.values()]
+        ratios = (f"{dma:.2f} / {ferry:.2f}" for dma, ferry in pairs)
+        rows.append([title, shown, *ratios, _away(by_folio[LARGE]["ferry"])])
+    last = f"{present.size(LARGE)} inaccessible, median / 99th, us: Ferry"
+    head = ["what", "value", *map(present.size, found[PLAIN]), last]
+    return f"{_origin(result)}, earlier design / Ferry:\n\n{_table(head, rows)}"
 
 
 # What README says of it: some prices of each parameter, the dearest among them.
@@ -272,16 +251,10 @@ SHOWN: tuple[tuple[str, Value], ...] = (
 def _range(kept: Kept) -> str:
     found = _sensitive(kept)
     head = ["times as fast as an unchanged kernel", *map(_folio, found[PLAIN])]
-    rows = [
-        [
-            title,
-            *(
-                f"{each['ferry']['ratio']:.1f} ({each['dma']['ratio']:.1f})"
-                for each in found[varied].values()
-            ),
-        ]
-        for title, varied in SHOWN
-    ]
+    rows = []
+    for title, varied in SHOWN:
+        pairs = [(cells["ferry"]["ratio"], cells["dma"]["ratio"]) for cells in found[varied].values()]
+        rows.append([title, *(f"{ferry:.1f} ({dma:.1f})" for ferry, dma in pairs)])
     return _table(head, rows)
 
 
@@ -298,18 +271,17 @@ HEADLINE = (4, 64, LARGE)  # KiB, the sizes of folio on README
 
 def _headline(kept: Kept) -> str:
     """What one has, and what one gets; and whether folios are inaccessible for a shorter time."""
-    least, vanilla = _least(kept), _throughput(kept, "vanilla")
+    least, cells = _least(kept), _throughput(kept)
     runs = {
         (row["folio_kib"], row["engine"]): row["ratio"]
         for name in ("no-engine", "demo")
         for row in kept.load(name)["runs"]
         if (name, row["engine"]) in (("no-engine", "none"), ("demo", "mtcopy"))
     }
-    channels = _throughput(kept, "ferry", MOST)
     have: list[tuple[str, Callable[[int], float], str]] = [
         ("no copy engine", lambda kib: runs[kib, "none"], "instructions counted"),
         ("idle CPUs: `mtcopy`", lambda kib: runs[kib, "mtcopy"], "wall time of one run, emulated"),
-        ("AMD EPYC's PTDMA: `dcbm`", lambda kib: channels[kib]["ratio"], "engine modelled"),
+        ("AMD EPYC's PTDMA: `dcbm`", lambda kib: cells["ferry", MOST][kib]["ratio"], "engine modelled"),
         (
             "the same, at the [highest cost modelled](docs/evidence.md#how-far-that-holds)",
             lambda kib: least[kib],
@@ -323,9 +295,17 @@ def _headline(kept: Kept) -> str:
     }
     rows += [[name, *("-" for _ in HEADLINE), state] for name, state in unmeasured.items()]
     head = ("what you have", *map(_folio, HEADLINE), "evidence")
-    every = [cell for cell in kept.load("table-v5-throughput")["cells"] if cell["engine"] == "ferry"]
-    later = [cell for cell in every if _is_later(cell, vanilla[cell["folio_kib"]])]
-    where = f"In {len(every) - len(later)} of {len(every)}" if later else f"In all {len(every)}"
+    # Whether its folios are inaccessible for longer than vanilla's.
+    later = [
+        any(
+            cell["inaccessible_us"][key] > cells["vanilla", 0][kib]["inaccessible_us"][key]
+            for key in ("p50", "p99")
+        )
+        for (engine, _), by_folio in cells.items()
+        for kib, cell in by_folio.items()
+        if engine == "ferry"
+    ]
+    where = f"In {later.count(False)} of {len(later)}" if any(later) else f"In all {len(later)}"
     return (
         f"Times as fast as on unchanged Linux, by size of folio:\n\n{_table(head, rows)}\n\n"
         f"{where} measurements with DMA channels, folios are inaccessible for a shorter time than on "
@@ -339,11 +319,10 @@ def _headline(kept: Kept) -> str:
 
 def _no_engine(kept: Kept) -> str:
     result = kept.load("no-engine")
-    pages = 4096
     rows = [
         [
             _folio(kib),
-            *(f"{pages / engines[name]['gbps']:,.0f}" for name in ("vanilla", "none")),
+            *(f"{4096 / engines[name]['gbps']:,.0f}" for name in ("vanilla", "none")),
             *(_ratio(engines[name]) for name in ("none", "cpu")),
             *(_away(engines[name]) for name in ("vanilla", "none", "cpu")),
         ]

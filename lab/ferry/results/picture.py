@@ -113,13 +113,9 @@ def _from_base(axes: Axes, label: str = "") -> None:
 
 def _panels(result: Json) -> list[Panel]:
     """A panel for each folio size."""
-    draw = _plot_channels
-    if result["table"] == "v5-batch":
-        draw = _plot_batches
-    elif result["table"] == "callers":
-        draw = _plot_callers
-    elif result["table"] in ("mtcopy", "userspace", "v1-cycles"):
-        draw = _plot_folios
+    by_folios = dict.fromkeys(("mtcopy", "userspace", "v1-cycles"), _plot_folios)
+    by_table = {"v5-batch": _plot_batches, "callers": _plot_callers} | by_folios
+    draw = by_table.get(result["table"], _plot_channels)
     where = "here" if present.is_here(result) else "emulated"
     return [
         (
@@ -155,14 +151,20 @@ def _by_folio(result: Json) -> list[tuple[int, list[Json]]]:
     ]
 
 
+def _by_engine(cells: Sequence[Json]) -> dict[str, list[Json]]:
+    """The cells of each engine, by its name, in the order in which they come."""
+    names = dict.fromkeys(map(present.engine, cells))
+    return {name: [cell for cell in cells if present.engine(cell) == name] for name in names}
+
+
 def _plot_values(axes: Axes, cells: list[Json], name: str, base: Any) -> None:
     """Ratio by the values of a parameter; a cell without one has what the profile says."""
     mine = [cell for cell in cells if cell.get("parameter", name) == name]
     values = list(dict.fromkeys([base, *(cell["value"] for cell in mine if "value" in cell)]))
     if not any(isinstance(value, str) for value in values):
         values.sort()
-    for i, title in enumerate(dict.fromkeys(present.engine(cell) for cell in mine if "channels" in cell)):
-        alike = [cell for cell in mine if present.engine(cell) == title]
+    on_channels = [cell for cell in mine if "channels" in cell]
+    for i, (title, alike) in enumerate(_by_engine(on_channels).items()):
         points = sorted((values.index(cell.get("value", base)), cell["ratio"]) for cell in alike)
         style = "-s" if title.startswith("ferry") else "--o"
         _plot(axes, points, f"C{i}{style}", title.replace(", ", ",\n"))  # settings are long
@@ -201,9 +203,7 @@ def _plot_batches(axes: Axes, cells: list[Json], where: str) -> None:
 def _plot_callers(axes: Axes, cells: list[Json], where: str) -> None:
     """Ratio by who moves."""
     callers = list(dict.fromkeys(cell["caller"] for cell in cells))
-    names = [name for name in dict.fromkeys(map(present.engine, cells)) if name != "vanilla"]
-    for i, name in enumerate(names):
-        alike = [cell for cell in cells if present.engine(cell) == name]
+    for i, (name, alike) in enumerate(_by_engine([c for c in cells if c["engine"] != "vanilla"]).items()):
         # Beside each other, as many are alike; the same engine has the same color in each panel.
         points = [(callers.index(cell["caller"]) + 0.15 * i, cell["ratio"]) for cell in alike]
         color = "C1" if alike[0]["engine"] == "ferry" else "C0"
@@ -214,9 +214,9 @@ def _plot_callers(axes: Axes, cells: list[Json], where: str) -> None:
 
 def _plot_folios(axes: Axes, cells: list[Json], where: str) -> None:
     """Ratio by folios per call, measured and posted."""
-    names = [name for name in dict.fromkeys(map(present.engine, cells)) if name not in present.BASES]
-    for i, name in enumerate(names):
-        alike = [cell for cell in cells if present.engine(cell) == name]
+    for i, (name, alike) in enumerate(
+        _by_engine([c for c in cells if c["engine"] not in present.BASES]).items()
+    ):
         _plot(axes, [(cell["folios"], cell["ratio"]) for cell in alike], f"C{i}-o", f"{name}, {where}")
         posted = [(cell["folios"], cell["published_ratio"]) for cell in alike if "published_ratio" in cell]
         _plot(axes, posted, f"C{i}--x", f"{name}, posted")
@@ -254,14 +254,10 @@ def _trade(axes: Axes, cells: Sequence[Json]) -> None:
 
 def _steps(result: Json) -> list[Panel]:
     """A panel for each folio size, with a stacked bar for each engine: its instructions by step."""
-    sizes = dict.fromkeys(profile["folio_kib"] for profile in result["profiles"])
-    return [
-        (
-            f"{present.size(kib)} folios",
-            partial(_stack, profiles=[each for each in result["profiles"] if each["folio_kib"] == kib]),
-        )
-        for kib in sizes
-    ]
+    by_size: dict[str, list[Json]] = {}
+    for profile in result["profiles"]:
+        by_size.setdefault(f"{present.size(profile['folio_kib'])} folios", []).append(profile)
+    return [(title, partial(_stack, profiles=profiles)) for title, profiles in by_size.items()]
 
 
 def _stack(axes: Axes, profiles: Sequence[Json]) -> None:

@@ -117,19 +117,11 @@ def _posted(cell: Json) -> str:
     return number("published_ratio", ".2f", "x")(cell) + deviation
 
 
-def _limit(cell: Json) -> str:
-    return number("limit_percent", "+.1f", " %")(cell) + " exceeded" * (not cell.get("passed", True))
-
-
 def _range(least: str, most: str) -> Show:
     def shown(cell: Json) -> str:
         return f"{at(cell, least):.2f}-{at(cell, most):.2f}" if at(cell, least) is not None else ""
 
     return shown
-
-
-def _all_starts(cell: Json) -> str:
-    return " - ".join(f"{end:.2f}" for end in cell.get("ratio_range", ()))
 
 
 def mean_move(cell: Json) -> str:
@@ -160,7 +152,7 @@ MOVES: tuple[tuple[str, Show], ...] = (
     ("GB/s", number("gbps", ".3f")),
     ("min-max", _range("gbps_min", "gbps_max")),
     ("ratio", number("ratio", ".2f", "x")),
-    ("of all starts", _all_starts),
+    ("of all starts", lambda cell: " - ".join(f"{end:.2f}" for end in cell.get("ratio_range", ()))),
     ("published", _posted),
     ("residual", residual),
     ("migrate_pages, cycles/page", number("migrate_cycles_per_page")),
@@ -177,11 +169,12 @@ MOVES: tuple[tuple[str, Show], ...] = (
     ("published", several("published_access_cycles_per_page", ACCESSES)),
     ("verified MiB", number("verified_bytes", times=1 / (1 << 20))),
 )
+_more = number("limit_percent", "+.1f", " %")
 COUNTS: tuple[tuple[str, Show], ...] = (
     ("instructions", number("instructions")),
     ("on vanilla", number("vanilla")),
     ("difference", number("percent", "+.2f", " %")),
-    ("limit", _limit),
+    ("limit", lambda cell: _more(cell) + " exceeded" * (not cell.get("passed", True))),
     *((step, number(f"steps.{step}")) for step in STEPS),
 )
 CLIENTS: tuple[tuple[str, Show], ...] = (
@@ -230,11 +223,8 @@ def grid(title: str, cells: Sequence[Json]) -> Grid:
 
 def grids(result: Json, name: str = "") -> list[tuple[Grid, list[Json]]]:
     """The tables of a result, each with its cells. name: its title, if it is older than titles."""
-    found = []
-    for part in compare.parts(result):
-        for cells in compare.lists(part):
-            found.append((grid(title(part) or name, cells), cells))
-    return found
+    lists = [(title(part) or name, cells) for part in compare.parts(result) for cells in compare.lists(part)]
+    return [(grid(heading, cells), cells) for heading, cells in lists]
 
 
 def title(result: Json) -> str:
