@@ -36,11 +36,11 @@ class Lab:
         for path in (self.program, self.kernel.image, module):
             path.write_text("as it was")
 
-    def measure(self, kernel: Kernel, machine: Machine, job: qemu.Job, title: str, **_: object) -> str:
+    def boot(self, kernel: Kernel, machine: Machine, job: qemu.Job, **_: object) -> qemu.Result:
         self.booted.append(job.script)
         if job.script in self.bad:
             raise self.bad[job.script]
-        return f"said {job.script}"
+        return qemu.Result(int(job.script == "fail"), f"said {job.script}", "no memory", "")
 
     def run(self, machine: Machine, words: str, kept: Store | None, **more: object) -> list[str]:
         """Boot a machine for each word."""
@@ -59,7 +59,7 @@ def lab(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Lab:
     made = Lab(tmp_path)
     monkeypatch.setattr(paths, "OUT", tmp_path / "out")
     monkeypatch.setattr(qemu, "ensure_emulator", lambda *_: None)
-    monkeypatch.setattr(qemu, "measure", made.measure)
+    monkeypatch.setattr(qemu, "run", made.boot)
     monkeypatch.setattr(kbuild, "build", lambda name: made.kernel)
     monkeypatch.setattr("os.sched_getaffinity", lambda _: {0})
     return made
@@ -91,6 +91,13 @@ def test_wall_time_is_measured_again_once_it_is_whole(lab: Lab) -> None:
     lab.bad = {}
     lab.run(SMP, "a b", Store())
     assert lab.booted == ["a", "b", "a", "b", "b"]
+
+
+def test_a_job_that_fails_is_no_measurement(lab: Lab) -> None:
+    with pytest.raises(qemu.BadGuest, match="fail ended early: no memory") as caught:
+        lab.run(ICOUNT, "fail", Store())
+    assert caught.value.said == "said fail"
+    assert not list(store.folder().glob("*"))
 
 
 def test_what_nobody_understands_is_not_kept(lab: Lab) -> None:

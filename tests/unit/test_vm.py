@@ -67,20 +67,6 @@ def test_a_job_that_says_why_it_failed_is_quoted(tmp_path: Path, monkeypatch: py
         boot(f"printf %s {says} >$folder/result", monkeypatch, tmp_path)
 
 
-def test_a_measurement_that_fails_is_no_measurement(monkeypatch: pytest.MonkeyPatch) -> None:
-    ends = [(1, "no memory"), (0, "done")]
-
-    def run(kernel: Kernel, machine: Machine, job: qemu.Job, **how: object) -> qemu.Result:
-        status, output = ends.pop(0)
-        return qemu.Result(status, said.record("one"), output, "")
-
-    monkeypatch.setattr(qemu, "run", run)
-    with pytest.raises(FerryError, match="the bench on ferry ended early: no memory"):
-        qemu.measure(KERNEL, qemu.PROBE, qemu.Job("", 1.0), "the bench on ferry")
-    text = qemu.measure(KERNEL, qemu.PROBE, qemu.Job("", 1.0), "the bench on ferry")
-    assert text == said.record("one")
-
-
 @pytest.mark.parametrize(
     ("status", "record"),
     [

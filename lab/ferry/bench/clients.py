@@ -126,14 +126,10 @@ def measure(
     """
     packages.ensure(PACKAGES)
     programs = with_libraries(PROGRAMS)
+    jobs = [qemu.Job(script(plan, cell), TIMEOUT_S, programs=programs) for cell in cells]
     every = [
-        Boot(
-            f"redis on {cell}",
-            rows.flavour(cell.engine),
-            machine,
-            qemu.Job(script(plan, cell), TIMEOUT_S, programs=programs),
-        )
-        for cell in cells
+        Boot(f"redis on {cell}", rows.flavour(cell.engine), machine, job)
+        for cell, job in zip(cells, jobs, strict=True)
     ]
 
     def parsed(index: int, said: Said) -> Found:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ferry import packages, paths, proc
@@ -224,41 +224,29 @@ def measure(plan: Plan, store: Store | None = None) -> tuple[list[Breakdown], di
     plan.check()
     plugin = build_plugin()
     programs = migbench.programs()
-    flavours = {engine: rows.flavour(engine) for engine in plan.engines}
     tables = {
         name: table((kbuild.build(name).build_dir / "System.map").read_text(), plan.call)
-        for name in dict.fromkeys(flavours.values())
+        for name in dict.fromkeys(map(rows.flavour, plan.engines))
     }
     cells = [(folio, engine) for folio in plan.folios for engine in plan.engines]
-    every = [
-        Boot(
-            f"the count of {folio}, {engine}",
-            flavours[engine],
-            plan.machine,
-            qemu.Job(
-                script(plan, engine, folio),
-                RUN_S,
-                programs=programs,
-                kernel_args=("nokaslr",),
-                plugin=qemu.Plugin(plugin, tables[flavours[engine]]),
-            ),
-        )
-        for folio, engine in cells
-    ]
+    every = []
+    for folio, engine in cells:
+        flavour = rows.flavour(engine)
+        counter = qemu.Plugin(plugin, tables[flavour])
+        job = qemu.Job(script(plan, engine, folio), RUN_S, programs=programs, plugin=counter)
+        job = replace(job, kernel_args=("nokaslr",))
+        every.append(Boot(f"the count of {folio}, {engine}", flavour, plan.machine, job))
 
     def parsed(index: int, said: Said) -> Breakdown:
-        return _breakdown(plan, *cells[index], said)
+        folio, engine = cells[index]
+        channels = plan.channels if engine == "dcbm" else 0
+        text = records.of(said.text, "plugin")["text"]
+        if not text:
+            raise FerryError(f"nothing was counted for {folio}, {engine}")
+        rows.from_migbench(records.of(said.text, "migbench")["found"], engine, channels)
+        symbols = [(int(one["address"], 16), one["name"]) for one in records.every(said.text, "symbol")]
+        folios = 1 if plan.call in ENTRIES else parse_size(plan.size) // parse_size(folio)
+        counts = parse(text, symbols, folios)
+        return Breakdown(parse_size(folio) // 1024, engine, channels, counts, (said.record,))
 
     return boots.run(f"count {len(cells)} moves ({plan.server})", every, parsed, store)
-
-
-def _breakdown(plan: Plan, folio: str, engine: str, said: Said) -> Breakdown:
-    channels = plan.channels if engine == "dcbm" else 0
-    text = records.of(said.text, "plugin")["text"]
-    if not text:
-        raise FerryError(f"nothing was counted for {folio}, {engine}")
-    rows.from_migbench(records.of(said.text, "migbench")["found"], engine, channels)
-    symbols = [(int(each["address"], 16), each["name"]) for each in records.every(said.text, "symbol")]
-    folios = 1 if plan.call in ENTRIES else parse_size(plan.size) // parse_size(folio)
-    counts = parse(text, symbols, folios)
-    return Breakdown(parse_size(folio) // 1024, engine, channels, counts, (said.record,))

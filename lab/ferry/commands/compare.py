@@ -55,7 +55,9 @@ def run(args: argparse.Namespace) -> int:
         }
     )
     output.show({}, *tables)
-    note(f"{args.one} (A), {args.other} (B): {_summary(both, every, alone)}")
+    extra = "".join(f"; only {name} has {len(found)} more" for name, found in alone.items() if found)
+    found = f"{both} cells that both have: {len(every)} figures differ{extra}"
+    note(f"{args.one} (A), {args.other} (B): {found}")
     return 1 if every or any(alone.values()) else 0
 
 
@@ -67,11 +69,6 @@ def _load(path: Path) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise UsageError(f"{path} is no result: it is a list")
     return found
-
-
-def _summary(both: int, every: list[compare.Difference], alone: dict[str, list[str]]) -> str:
-    extra = "".join(f"; only {name} has {len(cells)} more" for name, cells in alone.items() if cells)
-    return f"{both} cells that both have: {len(every)} figures differ{extra}"
 
 
 def _rows(every: list[compare.Difference]) -> list[tuple[str, ...]]:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -63,18 +63,23 @@ def name(cell: Json) -> str:
 def figures(cell: Json) -> dict[str, float]:
     """All numbers of a cell that were measured, those within lists and objects by their path."""
     plain = {key: value for key, value in cell.items() if key not in (*WORDS, *ASIDE)}
-    return {path: value for path, value in _numbers(plain) if not path.startswith("published")}
+    numbers = ((path, value) for path, value in _leaves(plain) if type(value) in (int, float))
+    return {".".join(path): value for path, value in numbers if not path[0].startswith("published")}
 
 
-def _numbers(value: Any, path: str = "") -> Iterator[tuple[str, float]]:
+def _leaves(
+    value: Any, path: tuple[str, ...] = (), lists: bool = True
+) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """What is within objects, and within lists unless these are to stay whole, each with its path."""
     if isinstance(value, Mapping):
-        for key, each in value.items():
-            yield from _numbers(each, f"{path}.{key}" if path else str(key))
-    elif isinstance(value, Sequence) and not isinstance(value, str):
-        for number, each in enumerate(value):
-            yield from _numbers(each, f"{path}.{number}")
-    elif isinstance(value, (int, float)) and not isinstance(value, bool):
+        items: Iterable[tuple[Any, Any]] = value.items()
+    elif lists and isinstance(value, (list, tuple)):
+        items = enumerate(value)
+    else:
         yield path, value
+        return
+    for key, inner in items:
+        yield from _leaves(inner, (*path, str(key)), lists)
 
 
 def differences(one: Sequence[Json], other: Sequence[Json]) -> list[Difference]:
@@ -100,17 +105,12 @@ def only(one: Sequence[Json], other: Sequence[Json]) -> list[str]:
 
 def origins(one: Json, other: Json) -> list[tuple[str, str, str]]:
     """What differs of where they come from: kernels, host, machine, commit, date."""
-    before, after = (dict(_leaves(result.get("provenance", {}))) for result in (one, other))
+    before, after = (
+        {", ".join(path): str(value) for path, value in _leaves(result.get("provenance", {}), lists=False)}
+        for result in (one, other)
+    )
     return [
         (key, before.get(key, "-"), after.get(key, "-"))
         for key in before | after
         if before.get(key) != after.get(key)
     ]
-
-
-def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
-    if isinstance(value, Mapping):
-        for key, each in value.items():
-            yield from _leaves(each, f"{path}, {key}" if path else str(key))
-    else:
-        yield path, str(value)

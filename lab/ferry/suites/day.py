@@ -317,11 +317,13 @@ def update_of_debian() -> list[Path]:
 
 def given(folder: Path) -> list[Path]:
     """The packages that somebody has made, in a folder such as out/deb. Raises UsageError."""
-    found = [sorted(folder.glob(name)) for name in ("ferry-tools_*.deb", "linux-image-*-ferry_*.deb")]
-    for kind, here in zip(("ferry-tools", "linux-image-*-ferry"), found, strict=True):
-        if len(here) != 1:
-            raise UsageError(f"{folder} has {len(here)} packages {kind}, and it takes one: see make deb")
-    return [each for here in found for each in here]
+    packages: list[Path] = []
+    for kind in ("ferry-tools", "linux-image-*-ferry"):
+        found = sorted(folder.glob(f"{kind}_*.deb"))
+        if len(found) != 1:
+            raise UsageError(f"{folder} has {len(found)} packages {kind}, and it takes one: see make deb")
+        packages += found
+    return packages
 
 
 def checkout(folder: Path, debs: Iterable[Path], update: Iterable[Path]) -> None:

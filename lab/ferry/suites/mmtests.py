@@ -116,15 +116,8 @@ def run(plan: Plan) -> tuple[list[Outcome], dict[str, int]]:
     """
     programs = build(kbuild.build(rows.flavour(plan.engines[0])), plan.tests)
     limit = BOOT_S + TEST_S * TRIES * len(plan.tests)
-    every = [
-        Boot(
-            f"mm, {engine}",
-            rows.flavour(engine),
-            plan.machine,
-            qemu.Job(script(plan, engine, programs), limit, host_root=True),
-        )
-        for engine in plan.engines
-    ]
+    jobs = {name: qemu.Job(script(plan, name, programs), limit, host_root=True) for name in plan.engines}
+    every = [Boot(f"mm, {name}", rows.flavour(name), plan.machine, job) for name, job in jobs.items()]
     copied: dict[str, int] = {}
 
     def parsed(index: int, said: Said) -> list[Outcome]:
@@ -155,17 +148,9 @@ def parse(said: str, engine: str) -> list[Outcome]:
         text = texts.get(end["test"], "")
         # Not all of them speak TAP; then there is but the status.
         cases = ktap.parse(text) if "1.." in text else []
-        found.append(
-            Outcome(
-                end["test"],
-                engine,
-                end["status"],
-                end["tries"],
-                sum(case.outcome == "ok" for case in cases),
-                tuple(ktap.skipped(cases)),
-                tuple(ktap.failed(cases)),
-            )
-        )
+        passed = sum(case.outcome == "ok" for case in cases)
+        others = (tuple(ktap.skipped(cases)), tuple(ktap.failed(cases)))
+        found.append(Outcome(end["test"], engine, end["status"], end["tries"], passed, *others))
     return found
 
 

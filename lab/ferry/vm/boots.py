@@ -24,6 +24,7 @@ from ferry.vm.machine import Machine
 from ferry.vm.store import Store
 
 Result = TypeVar("Result")
+TAIL_LETTERS = 300  # of what a job that failed wrote last
 
 
 @dataclass(frozen=True)
@@ -82,15 +83,19 @@ def run(
         how: dict[str, Any] = {"kvm": kvm, "cancelled": cancelled}
         how |= {} if virtual else {"on_output": step.update}
         try:
-            text = qemu.measure(kernel, boot.machine, job, boot.title, **how)
-            result = parse(index, Said(text, names[index]))
+            done = qemu.run(kernel, boot.machine, job, **how)
+            if done.status:
+                raise qemu.BadGuest(
+                    f"{boot.title} ended early: {done.output.strip()[-TAIL_LETTERS:]}", done.said
+                )
+            result = parse(index, Said(done.said, names[index]))
         except FerryError as err:
             if not failed or cancelled.is_set():
                 raise
             return index, failed(index, err)
         if store and names[index]:
             about = {"title": boot.title, "kernel": kernel.release, "machine": boot.machine.name}
-            store.keep(names[index], about, text)
+            store.keep(names[index], about, done.said)
         return index, result
 
     with Step(title) as step:

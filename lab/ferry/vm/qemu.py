@@ -37,7 +37,6 @@ CONTROL = "qmp"
 ROOT = "initramfs.cpio"
 SOCKET_PATH_MAX = 107
 TAIL_LINES = 15
-TAIL_LETTERS = 300
 UNSHARE = ("unshare", "--fork", "--pid", "--kill-child")
 
 PROBE = Machine("probe", cpus=1, nodes=1, cpu_nodes=1, node_mib=512)
@@ -136,24 +135,6 @@ def run(
         if cancelled.is_set():
             raise LostVM("the VM was ended: what else it was started with has failed")
         return _judge(kernel, folder, job, in_time)
-
-
-def measure(
-    kernel: Kernel,
-    machine: Machine,
-    job: Job,
-    what: str,
-    *,
-    kvm: bool = False,
-    on_output: OnOutput | None = None,
-    cancelled: threading.Event | None = None,
-) -> str:
-    """What a job says in records, which has to succeed. Raises as run(), and BadGuest if it did not."""
-    result = run(kernel, machine, job, kvm=kvm, on_output=on_output, cancelled=cancelled)
-    if result.status:
-        why = result.output.strip()[-TAIL_LETTERS:]
-        raise BadGuest(f"{what} ended early: {why}", result.said)
-    return result.said
 
 
 def shell(kernel: Kernel, machine: Machine, job: Job) -> int:
