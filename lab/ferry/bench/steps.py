@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from ferry import packages, paths, proc
@@ -233,8 +233,8 @@ def measure(plan: Plan, store: Store | None = None) -> tuple[list[Breakdown], di
     for folio, engine in cells:
         flavour = rows.flavour(engine)
         counter = qemu.Plugin(plugin, tables[flavour])
-        job = qemu.Job(script(plan, engine, folio), RUN_S, programs=programs, plugin=counter)
-        job = replace(job, kernel_args=("nokaslr",))
+        how = script(plan, engine, folio)
+        job = qemu.Job(how, RUN_S, programs=programs, kernel_args=("nokaslr",), plugin=counter)
         every.append(Boot(f"the count of {folio}, {engine}", flavour, plan.machine, job))
 
     def parsed(index: int, said: Said) -> Breakdown:

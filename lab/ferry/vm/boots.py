@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from ferry.errors import FerryError
 from ferry.kernel import kbuild
@@ -72,6 +72,7 @@ def run(
     results = _kept(boots, names, parse, store)
     missing = [index for index in range(len(boots)) if index not in results]
     virtual = all(boot.machine.icount and not boot.job.host_root for boot in boots)
+    at_once = len(os.sched_getaffinity(0)) if virtual else 1
     if kvm and missing:
         qemu.probe_kvm(kernels[boots[missing[0]].flavour])
     if virtual:  # the longest first, so that all end at about one time
@@ -80,14 +81,10 @@ def run(
     def measure(index: int, cancelled: threading.Event) -> tuple[int, Result]:
         boot, kernel = boots[index], kernels[boots[index].flavour]
         job = replace(boot.job, name=re.sub(r"\W+", "-", boot.title))  # what its log is called
-        how: dict[str, Any] = {"kvm": kvm, "cancelled": cancelled}
-        how |= {} if virtual else {"on_output": step.update}
+        on_output = None if virtual else step.update
         try:
-            done = qemu.run(kernel, boot.machine, job, **how)
-            if done.status:
-                raise qemu.BadGuest(
-                    f"{boot.title} ended early: {done.output.strip()[-TAIL_LETTERS:]}", done.said
-                )
+            done = qemu.run(kernel, boot.machine, job, kvm=kvm, on_output=on_output, cancelled=cancelled)
+            _must_succeed(boot, done)
             result = parse(index, Said(done.said, names[index]))
         except FerryError as err:
             if not failed or cancelled.is_set():
@@ -99,12 +96,18 @@ def run(
         return index, result
 
     with Step(title) as step:
-        at_once = len(os.sched_getaffinity(0)) if virtual else 1
         for index, result in _beside_each_other(measure, missing, at_once):
             results[index] = result
             step.update(f"{len(results)}/{len(boots)}")
-    releases = {name: kernel.release for name, kernel in kernels.items()}
-    return [results[index] for index in range(len(boots))], releases
+    in_order = [results[index] for index in range(len(boots))]
+    return in_order, {name: kernel.release for name, kernel in kernels.items()}
+
+
+def _must_succeed(boot: Boot, done: qemu.Result) -> None:
+    """Raise BadGuest, with the last of what the job wrote, unless it did."""
+    if done.status:
+        why = done.output.strip()[-TAIL_LETTERS:]
+        raise qemu.BadGuest(f"{boot.title} ended early: {why}", done.said)
 
 
 def _beside_each_other(
