@@ -30,7 +30,7 @@ static const struct row rows[] = {
 	{ "call", CHOICE, AT(call), CALLS, 0, 0, "move_pages", "mbind",
 	  "who moves: a system call (migrate_pages: of the whole process), or the kernel itself" },
 	{ "folio", FOLIO, AT(folio_bytes), FOLIO_SIZES, 0, 0, "4K", "64K",
-	  "folio size, KiB (K) or MiB (M); set up as root, confirmed by the kernel" },
+	  "folio size, KiB (K), MiB (M) or GiB (G); set up as root, confirmed by the kernel" },
 	{ "memory", CHOICE, AT(memory), "anon|shared|file|hugetlb", 0, 0, "anon", "shared",
 	  "what is moved: private, shared (shmem), page cache of --file, or private of hugetlb" },
 	{ "file", TEXT, AT(file), "PATH", 0, 0, "(none)", "/mnt/xfs/new",

@@ -35,6 +35,7 @@
 #include <linux/jump_label.h>
 #include <linux/mm.h>
 #include <linux/huge_mm.h>
+#include <linux/hugetlb.h>
 #include <linux/mmu_notifier.h>
 #include <linux/rmap.h>
 #include <linux/swap.h>
@@ -46,6 +47,41 @@
 #include "migrate_bulk/migrate_bulk.h"
 #include "migrate_mapped.h"
 #include "migrate_runs.h"
+
+#include <trace/events/migrate.h>
+
+/* --- statistics --- */
+
+#ifdef CONFIG_HUGETLB_PAGE
+/* Of hugetlb folios, by size: those that were copied mapped, and void copies */
+static atomic_long_t hugetlb_counts[HUGE_MAX_HSTATE][2];
+
+unsigned long migrate_hugetlb_count(struct hstate *h, bool good)
+{
+	return atomic_long_read(&hugetlb_counts[hstate_index(h)][good]);
+}
+
+static void count_hugetlb(struct folio *folio, bool good)
+{
+	int nr = hstate_index(folio_hstate(folio));
+
+	atomic_long_inc(&hugetlb_counts[nr][good]);
+}
+#else
+static void count_hugetlb(struct folio *folio, bool good)
+{
+}
+#endif
+
+static void count_copy(struct folio *folio, bool good)
+{
+	if (folio_test_hugetlb(folio))
+		count_hugetlb(folio, good);
+	else
+		count_mthp_stat(folio_order(folio),
+				good ? MTHP_STAT_MIGRATE_MAPPED :
+				       MTHP_STAT_MIGRATE_VOID);
+}
 
 /* --- what is written to too often --- */
 
@@ -73,7 +109,9 @@ static void record(struct folio *folio, unsigned int good, unsigned int voids)
 
 	voids += READ_ONCE(records[nr].voids);
 	if (voids >= MIN_VOID && voids * MAX_VOID_PART >= copies) {
-		count_mthp_stat(folio_order(folio), MTHP_STAT_MIGRATE_GIVEN_UP);
+		if (!folio_test_hugetlb(folio))
+			count_mthp_stat(folio_order(folio),
+					MTHP_STAT_MIGRATE_GIVEN_UP);
 		WRITE_ONCE(migrate_given_up[nr], jiffies + GIVE_UP);
 		copies = 0;
 		voids = 0;
@@ -119,13 +157,13 @@ static int __init migrate_mapped_init(void)
 }
 subsys_initcall(migrate_mapped_init);
 
-/* --- by a PMD --- */
+/* --- by one entry: a PMD, or that of a hugetlb folio --- */
 
 /**
- * struct mapped_walk - one step, at the PMD that maps a folio
- * @step: is called with the PMD's lock held
+ * struct mapped_walk - one step, at the entry that maps a folio
+ * @step: is called with the entry's lock held
  * @event: what secondary MMUs are told
- * @done: what @step returned; false if no PMD was found
+ * @done: what @step returned; false if no such entry was found
  */
 struct mapped_walk {
 	bool (*step)(struct page_vma_mapped_walk *pvmw, struct folio *folio);
@@ -138,19 +176,21 @@ static bool walk_one(struct folio *folio, struct vm_area_struct *vma,
 		     unsigned long addr, void *arg)
 {
 	DEFINE_FOLIO_VMA_WALK(pvmw, folio, vma, addr, 0);
+	unsigned long size = folio_size(folio);
 	struct mmu_notifier_range range;
 	struct mapped_walk *walk = arg;
 	bool found;
 
-	if (addr & ~HPAGE_PMD_MASK || addr + HPAGE_PMD_SIZE > vma->vm_end)
+	if (!IS_ALIGNED(addr, size) || addr + size > vma->vm_end)
 		return true;
 	mmu_notifier_range_init(&range, walk->event, 0, vma->vm_mm, addr,
-				addr + HPAGE_PMD_SIZE);
+				addr + size);
 	mmu_notifier_invalidate_range_start(&range);
 	found = page_vma_mapped_walk(&pvmw);
 	if (found) {
 		/* Mapped by PTEs if it has been split meanwhile */
-		walk->done = !pvmw.pte && walk->step(&pvmw, folio);
+		walk->done = (!pvmw.pte || folio_test_hugetlb(folio)) &&
+			     walk->step(&pvmw, folio);
 		page_vma_mapped_walk_done(&pvmw);
 	}
 	mmu_notifier_invalidate_range_end(&range);
@@ -163,10 +203,10 @@ static bool is_temporary_stack(struct vm_area_struct *vma, void *arg)
 	return vma_is_temporary_stack(vma);
 }
 
-static bool pmd_step(struct folio *folio,
-		     bool (*step)(struct page_vma_mapped_walk *pvmw,
-				  struct folio *folio),
-		     enum mmu_notifier_event event)
+static bool entry_step(struct folio *folio,
+		       bool (*step)(struct page_vma_mapped_walk *pvmw,
+				    struct folio *folio),
+		       enum mmu_notifier_event event)
 {
 	struct mapped_walk walk = { .step = step, .event = event };
 	struct rmap_walk_control rwc = {
@@ -243,6 +283,112 @@ static bool unmap_clean_pmd(struct page_vma_mapped_walk *pvmw,
 		make_entry_writable(pvmw);
 	return true;
 }
+
+#ifdef CONFIG_HUGETLB_PAGE
+static bool huge_may_write(struct vm_area_struct *vma, pte_t pte)
+{
+	return (vma->vm_flags & VM_WRITE) && !huge_pte_uffd(pte);
+}
+
+/*
+ * Who then writes takes a fault, which waits for the folio lock: where it does not, the
+ * entry becomes dirty.
+ */
+static bool protect_huge(struct page_vma_mapped_walk *pvmw, struct folio *folio)
+{
+	unsigned long addr = pvmw->address, size = folio_size(folio);
+	struct vm_area_struct *vma = pvmw->vma;
+	struct mm_struct *mm = vma->vm_mm;
+
+	if (!PageAnonExclusive(&folio->page) || vma_soft_dirty_enabled(vma))
+		return false;
+	flush_cache_range(vma, addr, addr + size);
+	/*
+	 * In two steps, so that there is always an entry: mremap() looks without
+	 * its lock, and leaves behind what it does not see. After the flush no CPU
+	 * makes it dirty any more.
+	 */
+	huge_ptep_set_wrprotect(mm, addr, pvmw->pte);
+	flush_hugetlb_tlb_range(vma, addr, addr + size);
+	folio_mark_dirty(folio);
+	set_huge_pte_at(mm, addr, pvmw->pte,
+			pte_mkclean(huge_ptep_get(mm, addr, pvmw->pte)), size);
+	return true;
+}
+
+/* What maps a folio while it moves */
+static pte_t huge_migration_entry(struct folio *folio, pte_t pte, bool may_write)
+{
+	unsigned long pfn = folio_pfn(folio);
+	swp_entry_t entry = may_write ?
+		make_writable_migration_entry(pfn) :
+		make_readable_exclusive_migration_entry(pfn);
+	pte_t swp_pte;
+
+	if (pte_young(pte))
+		entry = make_migration_entry_young(entry);
+	swp_pte = swp_entry_to_pte(entry);
+	if (pte_soft_dirty(pte))
+		swp_pte = pte_swp_mksoft_dirty(swp_pte);
+	if (huge_pte_uffd(pte))
+		swp_pte = pte_swp_mkuffd(swp_pte);
+	return swp_pte;
+}
+
+static bool unmap_clean_huge(struct page_vma_mapped_walk *pvmw,
+			     struct folio *folio)
+{
+	unsigned long addr = pvmw->address, size = folio_size(folio);
+	struct vm_area_struct *vma = pvmw->vma;
+	struct mm_struct *mm = vma->vm_mm;
+	pte_t pte = huge_ptep_get(mm, addr, pvmw->pte), swp_pte;
+
+	/* As for a PMD */
+	if (huge_pte_write(pte) || huge_pte_dirty(pte) ||
+	    !PageAnonExclusive(&folio->page))
+		return false;
+	/* At once, as it was protected; who meets it before the end of this waits */
+	swp_pte = huge_migration_entry(folio, pte, huge_may_write(vma, pte));
+	set_huge_pte_at(mm, addr, pvmw->pte, swp_pte, size);
+	flush_hugetlb_tlb_range(vma, addr, addr + size);
+	if (hugetlb_try_share_anon_rmap(folio)) {
+		/* may be pinned */
+		set_huge_pte_at(mm, addr, pvmw->pte, pte, size);
+		return false;
+	}
+	trace_set_migration_pte(addr, pte_val(swp_pte), folio_order(folio));
+	hugetlb_remove_rmap(folio);
+	folio_put(folio);
+	return true;
+}
+
+static void release_huge(struct page_vma_mapped_walk *pvmw, struct folio *folio)
+{
+	struct vm_area_struct *vma = pvmw->vma;
+	pte_t pte = huge_ptep_get(vma->vm_mm, pvmw->address, pvmw->pte);
+
+	if (!pte_present(pte) || huge_pte_write(pte) ||
+	    !huge_may_write(vma, pte) || !PageAnonExclusive(&folio->page))
+		return;
+	set_huge_pte_at(vma->vm_mm, pvmw->address, pvmw->pte,
+			pte_mkwrite(pte, vma), folio_size(folio));
+}
+#else
+static bool protect_huge(struct page_vma_mapped_walk *pvmw, struct folio *folio)
+{
+	return false;
+}
+
+static bool unmap_clean_huge(struct page_vma_mapped_walk *pvmw,
+			     struct folio *folio)
+{
+	return false;
+}
+
+static void release_huge(struct page_vma_mapped_walk *pvmw, struct folio *folio)
+{
+}
+#endif
 
 /* --- by PTEs --- */
 
@@ -336,7 +482,7 @@ unsigned int migrate_unmap_protected_range(struct folio **folios,
 	nr = migrate_range_each(folios, nr, unmap_clean_ptes, MMU_NOTIFY_CLEAR,
 				false);
 	for (i = 0; i < nr; i++)
-		count_mthp_stat(folio_order(folios[i]), MTHP_STAT_MIGRATE_MAPPED);
+		count_copy(folios[i], true);
 	if (nr)
 		record(folios[0], nr, 0);
 	return nr;
@@ -380,7 +526,9 @@ static bool release_one(struct folio *folio, struct vm_area_struct *vma,
 
 	while (page_vma_mapped_walk(&pvmw)) {
 		/* A TLB that has less takes a fault, and finds that it may */
-		if (pvmw.pte)
+		if (folio_test_hugetlb(folio))
+			release_huge(&pvmw, folio);
+		else if (pvmw.pte)
 			release_pte(&pvmw, folio);
 		else
 			release_pmd(&pvmw, folio);
@@ -400,11 +548,27 @@ static void release(struct folio *folio)
 	rmap_walk(folio, &rwc);
 }
 
+/* Does one entry map it, and is it to be copied once that is protected? */
+static bool is_mapped_once(struct folio *folio)
+{
+	/* References that are there already will hardly be gone when it is copied */
+	return folio_mapcount(folio) == 1 && folio_entire_mapcount(folio) &&
+	       migrate_protected_alone(folio);
+}
+
+static bool protect_hugetlb(struct folio *folio)
+{
+	return !folio_test_hwpoison(folio) && is_mapped_once(folio) &&
+	       entry_step(folio, protect_huge, MMU_NOTIFY_PROTECTION_PAGE);
+}
+
 /* For migrate_protect() */
 bool __migrate_protect(struct folio *folio)
 {
 	VM_WARN_ON_ONCE_FOLIO(!folio_test_locked(folio), folio);
 
+	if (folio_test_hugetlb(folio))
+		return protect_hugetlb(folio);
 	if (!folio_test_pmd_mappable(folio))
 		return migrate_range_is_simple(folio) &&
 		       migrate_protect_range(&folio, 1);
@@ -412,11 +576,8 @@ bool __migrate_protect(struct folio *folio)
 	    folio_test_swapcache(folio) || !folio_test_swapbacked(folio) ||
 	    folio_test_has_hwpoisoned(folio))
 		return false;
-	/* References that are there already will hardly be gone when it is copied */
-	if (folio_mapcount(folio) != 1 || !folio_entire_mapcount(folio) ||
-	    !migrate_protected_alone(folio))
-		return false;
-	return pmd_step(folio, protect_pmd, MMU_NOTIFY_PROTECTION_PAGE);
+	return is_mapped_once(folio) &&
+	       entry_step(folio, protect_pmd, MMU_NOTIFY_PROTECTION_PAGE);
 }
 
 /**
@@ -458,10 +619,19 @@ int migrate_copy_protected(struct folio *dst, struct folio *src)
 	if (!migrate_protected_alone(src))
 		return -EAGAIN;
 	error = folio_mc_copy(dst, src);
-	/* Nobody shall read it again */
-	if (error == -EHWPOISON)
+	/* Nobody shall read it again; of hugetlb it goes no other way after this */
+	if (error == -EHWPOISON && !folio_test_hugetlb(src))
 		folio_set_has_hwpoisoned(src);
 	return error;
+}
+
+static bool unmap_clean(struct folio *folio)
+{
+	if (folio_test_hugetlb(folio))
+		return entry_step(folio, unmap_clean_huge, MMU_NOTIFY_CLEAR);
+	if (folio_test_pmd_mappable(folio))
+		return entry_step(folio, unmap_clean_pmd, MMU_NOTIFY_CLEAR);
+	return unmap_by_ptes(folio);
 }
 
 /**
@@ -477,19 +647,30 @@ int migrate_copy_protected(struct folio *dst, struct folio *src)
  */
 bool migrate_unmap_protected(struct folio *folio, bool copied)
 {
-	bool good = copied && (folio_test_pmd_mappable(folio) ?
-			       pmd_step(folio, unmap_clean_pmd,
-					MMU_NOTIFY_CLEAR) :
-			       unmap_by_ptes(folio));
+	bool good = copied && unmap_clean(folio);
 
 	if (!good)
 		release(folio);
 	if (!copied)
 		return false;
-	count_mthp_stat(folio_order(folio), good ? MTHP_STAT_MIGRATE_MAPPED :
-						   MTHP_STAT_MIGRATE_VOID);
+	count_copy(folio, good);
 	record(folio, good, !good);
 	return good;
+}
+
+/* For migrate_copy_hugetlb() */
+int __migrate_copy_hugetlb(struct folio *dst, struct folio *src)
+{
+	int error;
+
+	VM_WARN_ON_ONCE_FOLIO(!folio_test_locked(src), src);
+
+	if (!protect_hugetlb(src))
+		return -EAGAIN;
+	error = migrate_copy_protected(dst, src);
+	if (migrate_unmap_protected(src, !error))
+		return 0;
+	return error == -EHWPOISON ? error : -EAGAIN;
 }
 
 #ifdef CONFIG_MIGRATE_MAPPED_KUNIT_TEST

@@ -12,6 +12,8 @@
 #include <linux/jump_label.h>
 #include <linux/mm.h>
 
+struct hstate;
+
 /* mm/migrate.c: is the source of @dst protected, and not copied yet? */
 bool migrate_folio_needs_copy(struct folio *dst);
 
@@ -43,13 +45,25 @@ bool __migrate_protect(struct folio *folio);
 bool migrate_protected_alone(struct folio *folio);
 int migrate_copy_protected(struct folio *dst, struct folio *src);
 bool migrate_unmap_protected(struct folio *folio, bool copied);
+int __migrate_copy_hugetlb(struct folio *dst, struct folio *src);
+
+/* How many of this size were copied while mapped, and @good; or were void */
+unsigned long migrate_hugetlb_count(struct hstate *h, bool good);
+
+/* Larger hugetlb folios than that of a PMD are for migrate_copy_hugetlb() alone */
+static inline bool migrate_mapped_fits_size(struct folio *folio)
+{
+	if (IS_ENABLED(CONFIG_MIGRATE_OFFLOAD_HUGETLB))
+		return folio_order(folio) <= HPAGE_PMD_ORDER;
+	return !folio_test_hugetlb(folio);
+}
 
 /* Is a folio, perhaps not locked, one that is now copied while it is mapped? */
 static inline bool migrate_mapped_fits(struct folio *folio)
 {
 	return folio_test_large(folio) &&
 	       static_branch_likely(&migrate_mapped_key) &&
-	       folio_test_anon(folio) && !folio_test_hugetlb(folio) &&
+	       folio_test_anon(folio) && migrate_mapped_fits_size(folio) &&
 	       !migrate_is_given_up(folio);
 }
 
@@ -68,6 +82,25 @@ static inline bool migrate_mapped_fits(struct folio *folio)
 static inline bool migrate_protect(struct folio *folio)
 {
 	return migrate_mapped_fits(folio) && __migrate_protect(folio);
+}
+
+/**
+ * migrate_copy_hugetlb() - copy a hugetlb folio while it is mapped, then unmap it
+ * @dst: where to, locked
+ * @src: locked, and isolated by the caller
+ *
+ * May sleep, for as long as the CPU copies.
+ *
+ * Return: 0: @src is unmapped as by try_to_migrate(), and its copy good. -EAGAIN: it is
+ * mapped as before, to be moved in Linux's own way. -EHWPOISON: so it is, and cannot be
+ * read.
+ */
+static inline int migrate_copy_hugetlb(struct folio *dst, struct folio *src)
+{
+	if (!static_branch_likely(&migrate_mapped_key) ||
+	    !folio_test_anon(src) || migrate_is_given_up(src))
+		return -EAGAIN;
+	return __migrate_copy_hugetlb(dst, src);
 }
 #else
 static inline bool migrate_mapped_fits(struct folio *folio)
@@ -93,6 +126,11 @@ static inline int migrate_copy_protected(struct folio *dst, struct folio *src)
 static inline bool migrate_unmap_protected(struct folio *folio, bool copied)
 {
 	return false;
+}
+
+static inline int migrate_copy_hugetlb(struct folio *dst, struct folio *src)
+{
+	return -EAGAIN;
 }
 #endif /* CONFIG_MIGRATE_MAPPED */
 

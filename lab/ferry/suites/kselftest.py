@@ -33,7 +33,7 @@ PROGRAMS = {
         *("run_state", "run_races", "run_files", "torture", "run_poison", "poison"),
     ),
     "movable": ("callers", "torture"),
-    "cxl": ("callers", "promote"),
+    "cxl": ("callers", "promote", "tiering"),
 }
 KUNIT = "/sys/kernel/debug/kunit"
 TEST_S = 600

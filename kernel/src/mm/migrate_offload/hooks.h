@@ -89,6 +89,24 @@ migrate_offload_unmap_copied(struct folio **srcs, struct folio **dsts,
 }
 #endif
 
+/*
+ * A hugetlb folio that was allocated is on a list of Linux's, under a lock: take it to
+ * another list of folios, or give it back.
+ */
+#ifdef CONFIG_MIGRATE_OFFLOAD_HUGETLB
+void migrate_hugetlb_take(struct folio *dst, struct list_head *list);
+void migrate_hugetlb_put(struct folio *dst);
+#else
+static inline void migrate_hugetlb_take(struct folio *dst,
+					struct list_head *list)
+{
+}
+
+static inline void migrate_hugetlb_put(struct folio *dst)
+{
+}
+#endif
+
 /* So many folios may be unmapped in one step */
 #define MIGRATE_OFFLOAD_STEP	16
 

@@ -186,8 +186,20 @@ static void pipeline_resched(struct migrate_pipeline *p, long nr_pages)
 
 /* --- destinations --- */
 
+static void pipeline_add_dst(struct migrate_pipeline *p, struct folio *dst)
+{
+	if (unlikely(folio_test_hugetlb(dst)))
+		migrate_hugetlb_take(dst, &p->dsts);
+	else
+		list_add_tail(&dst->lru, &p->dsts);
+}
+
 static void pipeline_put_dst(struct migrate_pipeline *p, struct folio *dst)
 {
+	if (unlikely(folio_test_hugetlb(dst))) {
+		migrate_hugetlb_put(dst);
+		return;
+	}
 	list_del(&dst->lru);
 	if (p->call.put_new_folio)
 		p->call.put_new_folio(dst, p->call.private);
@@ -280,7 +292,9 @@ static bool pipeline_stock(struct migrate_pipeline *p)
 			continue;
 		}
 		dst = NULL;
-		if (migrate_offload_may_unmap(src)) {
+		/* A hugetlb folio flows only while it is mapped */
+		if (migrate_offload_may_unmap(src) ||
+		    (p->call.mapped && folio_test_hugetlb(src))) {
 			dst = pipeline_get_dst(p, src);
 			if (p->starved)
 				break;
@@ -291,7 +305,7 @@ static bool pipeline_stock(struct migrate_pipeline *p)
 				p->next_src = src;
 				p->next_dst = dst;
 			}
-			list_add_tail(&dst->lru, &p->dsts);
+			pipeline_add_dst(p, dst);
 			pages += folio_nr_pages(src);
 			pause -= folio_nr_pages(src);
 			continue;
@@ -314,6 +328,11 @@ static bool pipeline_stock(struct migrate_pipeline *p)
 
 /* --- unmap --- */
 
+static bool is_thp(struct folio *folio)
+{
+	return folio_test_pmd_mappable(folio) && !folio_test_hugetlb(folio);
+}
+
 /* Is there room for the next folio in a chunk that has so many pages? */
 static bool pipeline_may_grow(struct migrate_pipeline *p, unsigned long pages)
 {
@@ -333,7 +352,7 @@ static unsigned int pipeline_unmap_step(struct migrate_pipeline *p,
 	struct folio *srcs[MIGRATE_OFFLOAD_STEP], *dsts[MIGRATE_OFFLOAD_STEP];
 	unsigned int nr = 0, max = min(migrate_offload_step(), room), i;
 	long nr_pages = folio_nr_pages(p->next_src);
-	bool thp = folio_test_pmd_mappable(p->next_src);
+	bool thp = is_thp(p->next_src);
 	u64 start_ns = 0;
 	int done;
 
@@ -551,7 +570,7 @@ static __always_inline void __pipeline_move_folio(struct migrate_pipeline *p,
 {
 	struct folio *src = slot->copy.src;
 	long nr_pages = folio_nr_pages(src);
-	bool thp = folio_test_pmd_mappable(src);
+	bool thp = is_thp(src);
 	int error = slot->submitted ? READ_ONCE(slot->copy.error) : -EBUSY;
 	bool by_engine = !error;
 	int rc;

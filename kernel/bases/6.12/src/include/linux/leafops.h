@@ -16,6 +16,7 @@
 
 #define softleaf_from_pmd		pmd_to_swp_entry
 
+#define huge_pte_uffd		huge_pte_uffd_wp
 #define pte_uffd		pte_uffd_wp
 #define pte_mkuffd		pte_mkuffd_wp
 #define pte_swp_uffd		pte_swp_uffd_wp

@@ -9,7 +9,6 @@
  */
 #include "../kselftest_harness.h"
 
-#include <dirent.h>
 #include <linux/io_uring.h>
 #include <linux/mman.h>
 #include <sys/mman.h>
@@ -206,25 +205,12 @@ static const char *balance(struct region *r, const int *nodes)
 }
 
 /* Memory on slower nodes is in a tier of its own */
-static bool has_lower_tier(void)
-{
-	DIR *dir = opendir("/sys/devices/virtual/memory_tiering");
-	struct dirent *entry;
-	int tiers = 0;
-
-	while (dir && (entry = readdir(dir)))
-		tiers += !strncmp(entry->d_name, "memory_tier", 11);
-	if (dir)
-		closedir(dir);
-	return tiers > 1;
-}
-
 static const char *demote(struct region *r, const int *nodes)
 {
 	const char *why;
 	bool moved;
 
-	if (!has_lower_tier())
+	if (!nodes_have_tiers())
 		return "all nodes are equally fast";
 	why = cgroup_enter("memory");
 	if (why)

@@ -41,6 +41,7 @@ FIXTURE_VARIANT_ADD(move, _engine##_##_name) {				\
 	VARIANT(engine, anon_4k, ANON, PAGE, true);			\
 	VARIANT(engine, anon_64k, ANON, 64 * KIB, true);		\
 	VARIANT(engine, anon_2m, ANON, PMD, true);			\
+	VARIANT(engine, hugetlb_2m, HUGETLB, PMD, true);		\
 	VARIANT(engine, memfd_4k, MEMFD, PAGE, true);			\
 	VARIANT(engine, memfd_64k, MEMFD, 64 * KIB, true);		\
 	VARIANT(engine, memfd_2m, MEMFD, PMD, true);			\
@@ -63,6 +64,12 @@ FIXTURE_SETUP(move)
 		SKIP(return, "%s", why);
 	/* Count what is moved here, not what the kernel moves meanwhile */
 	offload_set("reasons", "syscall_or_cpuset mempolicy_mbind");
+	/* With its guards */
+	if (variant->backing == HUGETLB &&
+	    !hugetlb_reserve(self->nodes, 2 + SIZE / PMD)) {
+		offload_reset();
+		SKIP(return, "no huge pages to be had");
+	}
 	why = region_create(&self->region, variant->backing, variant->folio,
 			    SIZE, self->nodes[0]);
 	if (why) {
@@ -75,6 +82,8 @@ FIXTURE_SETUP(move)
 FIXTURE_TEARDOWN_PARENT(move)
 {
 	offload_reset();
+	if (variant->backing == HUGETLB)
+		hugetlb_reserve(self->nodes, 0);
 }
 
 static void check_contents(struct __test_metadata *_metadata,

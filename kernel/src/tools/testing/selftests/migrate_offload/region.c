@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 #define _GNU_SOURCE
+#include <dirent.h>
 #include <err.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -55,6 +56,20 @@ bool nodes_find(int nodes[2])
 		      sizeof(list)))
 		return false;
 	return list_parse(list, nodes, 2) == 2;
+}
+
+/* Memory on slower nodes is in a tier of its own */
+bool nodes_have_tiers(void)
+{
+	DIR *dir = opendir("/sys/devices/virtual/memory_tiering");
+	struct dirent *entry;
+	int tiers = 0;
+
+	while (dir && (entry = readdir(dir)))
+		tiers += !strncmp(entry->d_name, "memory_tier", 11);
+	if (dir)
+		closedir(dir);
+	return tiers > 1;
 }
 
 bool node_run_on(int node)
@@ -203,7 +218,7 @@ static int region_open(enum backing backing, const char **why)
 	};
 	const char *dir;
 
-	if (backing == ANON)
+	if (backing == ANON || backing == HUGETLB)
 		return -1;
 	if (backing == MEMFD)
 		return memfd_create("region", 0);
@@ -211,11 +226,13 @@ static int region_open(enum backing backing, const char **why)
 	return dir ? open(dir, O_RDWR | O_TMPFILE, 0600) : -1;
 }
 
-static void region_map(struct region *r, size_t guard)
+static void region_map(struct region *r, enum backing backing, size_t guard)
 {
 	int flags = r->fd < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED;
 	char *hole;
 
+	if (backing == HUGETLB)
+		flags |= MAP_HUGETLB;
 	r->map_size = r->size + 2 * guard;
 	if (r->fd >= 0 && ftruncate(r->fd, r->map_size))
 		err(1, "ftruncate");
@@ -229,6 +246,21 @@ static void region_map(struct region *r, size_t guard)
 		 r->fd, 0) == MAP_FAILED)
 		err(1, "mmap");
 	r->addr = r->map + guard;
+}
+
+bool hugetlb_reserve(const int nodes[2], long nr)
+{
+	char path[96], number[24];
+	bool all = true;
+
+	snprintf(number, sizeof(number), "%ld", nr);
+	for (int i = 0; i < 2; i++) {
+		snprintf(path, sizeof(path),
+			 "/sys/devices/system/node/node%d/hugepages/hugepages-2048kB/nr_hugepages",
+			 nodes[i]);
+		all &= !file_write(path, number) && file_read_long(path) == nr;
+	}
+	return all;
 }
 
 const char *region_create(struct region *r, enum backing kind,
@@ -245,8 +277,8 @@ const char *region_create(struct region *r, enum backing kind,
 	r->fd = region_open(kind, &why);
 	if (why)
 		return why;
-	region_map(r, guard);
-	if (folio_size > PAGE) {
+	region_map(r, kind, guard);
+	if (folio_size > PAGE && kind != HUGETLB) {
 		found = knobs_set(&knobs, folio_size, kind);
 		madvise(r->map, r->map_size, MADV_HUGEPAGE);
 	}

@@ -19,6 +19,7 @@
 
 enum backing {
 	ANON,
+	HUGETLB,
 	MEMFD,
 	TMPFS,		/* a file system from here on */
 	EXT4,
@@ -55,14 +56,19 @@ void region_ask_no_flags(void);
 
 /* The first two nodes with memory; false if there is but one */
 bool nodes_find(int nodes[2]);
+/* Is one of them faster than another? */
+bool nodes_have_tiers(void);
 /* Run on a CPU of this node; false if it has none */
 bool node_run_on(int node);
 /* Where the pages of this task are allocated from now on; -1: anywhere */
 void node_alloc_on(int node);
 
+/* So many huge pages of 2 MiB for each of these nodes; false if there are fewer */
+bool hugetlb_reserve(const int nodes[2], long nr);
+
 /*
  * Make a region on a node, in folios of this size (0: whatever comes), and
- * fill it. NULL, or the unmet need.
+ * fill it. NULL, or the unmet need. HUGETLB: of what hugetlb_reserve() got.
  */
 const char *region_create(struct region *r, enum backing kind,
 			  size_t folio_size, size_t size, int node);

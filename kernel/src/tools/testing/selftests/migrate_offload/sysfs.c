@@ -12,6 +12,7 @@
 #include <ftw.h>
 #include <sys/stat.h>
 
+#include "events.h"
 #include "offload.h"
 #include "region.h"
 
@@ -292,34 +293,6 @@ TEST_F(sysfs, inaccessible_time_is_recorded_only_when_enabled)
 
 /* --- the window --- */
 
-#define TRACE_DIR	"/sys/kernel/tracing/instances/migrate_offload_test"
-
-static bool trace_start(void)
-{
-	if (access("/sys/kernel/tracing/events", F_OK))
-		run("mount -t tracefs none /sys/kernel/tracing");
-	return !mkdir(TRACE_DIR, 0700) &&
-	       !file_write(TRACE_DIR "/events/migrate_offload/enable", "1");
-}
-
-/* The largest value of a field in the trace of an event; -1: no such event */
-static long trace_max(const char *event, const char *field)
-{
-	FILE *f = fopen(TRACE_DIR "/trace", "r");
-	char line[512], *at;
-	long max = -1;
-
-	while (f && fgets(line, sizeof(line), f)) {
-		at = strstr(line, event);
-		at = at ? strstr(at, field) : NULL;
-		if (at && atol(at + strlen(field)) > max)
-			max = atol(at + strlen(field));
-	}
-	if (f)
-		fclose(f);
-	return max;
-}
-
 FIXTURE(window)
 {
 	int nodes[2];
@@ -368,7 +341,7 @@ FIXTURE_SETUP(window)
 	why = region_create(&self->region, ANON, variant->folio,
 			    variant->folio == PMD ? 2 * PMD : SIZE,
 			    self->nodes[0]);
-	if (!why && !trace_start())
+	if (!why && !events_start("migrate_offload"))
 		why = "no events/migrate_offload in tracefs";
 	if (why) {
 		offload_reset();
@@ -379,7 +352,7 @@ FIXTURE_SETUP(window)
 FIXTURE_TEARDOWN_PARENT(window)
 {
 	offload_reset();
-	rmdir(TRACE_DIR);
+	events_stop();
 }
 
 TEST_F(window, is_used_and_never_exceeded)
@@ -393,7 +366,7 @@ TEST_F(window, is_used_and_never_exceeded)
 	EXPECT_EQ(0, region_wrong_words(&self->region));
 	EXPECT_EQ(0, region_pages_off(&self->region, self->nodes[1]));
 	EXPECT_EQ(variant->max,
-		  trace_max("migrate_offload_submit:", "window_pages="));
+		  events_max("migrate_offload_submit:", "window_pages="));
 }
 
 TEST_HARNESS_MAIN

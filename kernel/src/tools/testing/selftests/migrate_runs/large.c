@@ -284,7 +284,7 @@ bool large_populate(char *addr, size_t size, int fd)
 	return !large_pages_not_whole(addr, size);
 }
 
-static char *map_aligned(size_t size, size_t align)
+static char *map_aligned(size_t size, size_t align, int flags)
 {
 	char *hole = mmap(NULL, size + 2 * align, PROT_NONE,
 			  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -293,21 +293,21 @@ static char *map_aligned(size_t size, size_t align)
 	if (hole == MAP_FAILED)
 		err(1, "mmap");
 	if (mmap(addr, size, PROT_READ | PROT_WRITE,
-		 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED)
+		 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | flags, -1, 0) == MAP_FAILED)
 		err(1, "mmap");
 	return addr;
 }
 
 char *large_alloc(size_t size, size_t align)
 {
-	char *addr = map_aligned(size, align);
+	char *addr = map_aligned(size, align, 0);
 
 	return large_populate(addr, size, -1) ? addr : NULL;
 }
 
 char *small_alloc(size_t size, size_t align)
 {
-	char *addr = map_aligned(size, align);
+	char *addr = map_aligned(size, align, 0);
 
 	fill_on_node0(addr, size, MADV_NOHUGEPAGE);
 	return addr;
@@ -315,8 +315,35 @@ char *small_alloc(size_t size, size_t align)
 
 char *huge_alloc(size_t size)
 {
-	char *addr = map_aligned(size, PMD);
+	char *addr = map_aligned(size, PMD, 0);
 
 	fill_on_node0(addr, size, MADV_HUGEPAGE);
 	return smaps_kb(addr, size, "AnonHugePages:") * KIB == size ? addr : NULL;
+}
+
+bool hugetlb_reserve(long nr)
+{
+	char path[96], number[24];
+	bool all = true;
+
+	snprintf(number, sizeof(number), "%ld", nr);
+	for (int node = 0; node < 2; node++) {
+		snprintf(path, sizeof(path),
+			 "/sys/devices/system/node/node%d/hugepages/hugepages-2048kB/nr_hugepages",
+			 node);
+		all &= !file_write(path, number) && number_of(path) == nr;
+	}
+	return all;
+}
+
+char *hugetlb_alloc(size_t size)
+{
+	char *addr;
+
+	/* To move there, for what a fork shares, and some that are still in use */
+	if (!hugetlb_reserve(4 * size / PMD))
+		return NULL;
+	addr = map_aligned(size, PMD, MAP_HUGETLB);
+	fill_on_node0(addr, size, MADV_NORMAL);
+	return addr;
 }

@@ -38,6 +38,10 @@ char *large_alloc(size_t size, size_t align);
 char *small_alloc(size_t size, size_t align);
 /* The same in folios of 2 MiB that PMDs map, words unlike those at other addresses */
 char *huge_alloc(size_t size);
+/* The same of hugetlb, whose pool is filled for it: hugetlb_reserve(0) empties it again */
+char *hugetlb_alloc(size_t size);
+/* So many huge pages of 2 MiB for each of the two nodes; false if there are fewer */
+bool hugetlb_reserve(long nr);
 /* MADV_HUGEPAGE gives folios of 64 KiB from now on; or what it does by default */
 int large_prefer(bool large);
 /* Fault what is mapped there in, in folios of 64 KiB, and fill it */

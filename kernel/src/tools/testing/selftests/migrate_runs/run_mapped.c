@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Large folios, by a PMD and by PTEs, are copied while they are mapped: nobody who
- * writes to one meanwhile, in whatever way, loses what was written, and nobody pays
- * for it afterwards.
+ * Large folios, by a PMD, by PTEs, and of hugetlb, are copied while they are mapped:
+ * nobody who writes to one meanwhile, in whatever way, loses what was written, and
+ * nobody pays for it afterwards.
  */
 #define _GNU_SOURCE
 #include "../kselftest_harness.h"
@@ -26,7 +26,11 @@
 #define SYSCTL	"/proc/sys/vm/migrate_copy_mapped"
 #define CLEAR	"/proc/self/clear_refs"
 
+/* What maps them */
+enum kind { BY_PTES, BY_PMD, HUGETLB };
+
 /* Of the test that runs */
+static enum kind kind;
 static size_t folio_size, nr_folios;
 
 /* What Linux counts of folios of this size; -1: nothing */
@@ -34,7 +38,8 @@ static long count_of(const char *name)
 {
 	char path[128];
 
-	snprintf(path, sizeof(path),
+	snprintf(path, sizeof(path), kind == HUGETLB ?
+		 "/sys/kernel/mm/hugepages/hugepages-%zukB/%s" :
 		 "/sys/kernel/mm/transparent_hugepage/hugepages-%zukB/stats/%s",
 		 folio_size / KIB, name);
 	return number_of(path);
@@ -60,13 +65,29 @@ static long minor_faults(void)
 
 static char *alloc(void)
 {
-	return folio_size == PMD ? huge_alloc(SIZE) : large_alloc(SIZE, PMD);
+	switch (kind) {
+	case BY_PTES:
+		return large_alloc(SIZE, PMD);
+	case BY_PMD:
+		return huge_alloc(SIZE);
+	default:
+		return hugetlb_alloc(SIZE);
+	}
 }
 
-static const char *missing(size_t size)
+static void give_back(char *addr)
 {
-	folio_size = size;
-	nr_folios = SIZE / size;
+	if (addr)
+		munmap(addr, SIZE);
+	if (kind == HUGETLB)
+		hugetlb_reserve(0);
+}
+
+static const char *missing(enum kind wanted)
+{
+	kind = wanted;
+	folio_size = kind == BY_PTES ? FOLIO : PMD;
+	nr_folios = SIZE / folio_size;
 	if (mapped() < 0)
 		return "this kernel does not copy folios while they are mapped";
 	return large_missing();
@@ -75,9 +96,10 @@ static const char *missing(size_t size)
 /* Are they mapped as they were allocated? */
 static bool is_whole(const char *addr)
 {
-	if (folio_size == PMD)
-		return smaps_kb(addr, SIZE, "AnonHugePages:") == SIZE / KIB;
-	return !large_pages_not_whole(addr, SIZE);
+	if (kind == BY_PTES)
+		return !large_pages_not_whole(addr, SIZE);
+	return smaps_kb(addr, SIZE, kind == BY_PMD ? "AnonHugePages:" :
+						     "Private_Hugetlb:") == SIZE / KIB;
 }
 
 /* --- one thing at a time --- */
@@ -91,15 +113,16 @@ FIXTURE(alone)
 
 FIXTURE_VARIANT(alone)
 {
-	size_t folio;
+	enum kind kind;
 };
 
-FIXTURE_VARIANT_ADD(alone, 64k) { .folio = FOLIO };
-FIXTURE_VARIANT_ADD(alone, 2m) { .folio = PMD };
+FIXTURE_VARIANT_ADD(alone, 64k) { .kind = BY_PTES };
+FIXTURE_VARIANT_ADD(alone, 2m) { .kind = BY_PMD };
+FIXTURE_VARIANT_ADD(alone, hugetlb) { .kind = HUGETLB };
 
 FIXTURE_SETUP(alone)
 {
-	const char *why = missing(variant->folio);
+	const char *why = missing(variant->kind);
 
 	if (why)
 		SKIP(return, "%s", why);
@@ -111,8 +134,7 @@ FIXTURE_SETUP(alone)
 FIXTURE_TEARDOWN(alone)
 {
 	file_write(SYSCTL, "1");
-	if (self->addr)
-		munmap(self->addr, SIZE);
+	give_back(self->addr);
 }
 
 TEST_F(alone, nobody_pays_afterwards)
@@ -163,10 +185,12 @@ TEST_F(alone, locked_memory_stays_locked)
 {
 	long before = mapped();
 
+	if (kind == HUGETLB)
+		SKIP(return, "it is locked always");
 	ASSERT_EQ(0, mlock(self->addr, SIZE));
 	EXPECT_EQ(0, large_move(self->addr, SIZE, 1));
 	/* What PTEs map is left to the walk of the reverse mapping */
-	EXPECT_EQ(variant->folio == PMD ? nr_folios : 0, mapped() - before);
+	EXPECT_EQ(kind == BY_PMD ? nr_folios : 0, mapped() - before);
 	EXPECT_EQ(SIZE / KIB, smaps_kb(self->addr, SIZE, "Locked:"));
 	EXPECT_EQ(0, large_wrong(self->addr, 0, SIZE));
 }
@@ -193,6 +217,8 @@ TEST_F(alone, what_is_often_written_to_is_unmapped_first)
 	pthread_t thread;
 	int node = 0;
 
+	if (kind == HUGETLB)
+		SKIP(return, "who writes waits for the folio, and voids no copy");
 	/* What other tests wrote to is forgotten */
 	ASSERT_EQ(0, file_write(SYSCTL, "1"));
 	ASSERT_EQ(0, pthread_create(&thread, NULL, write_all, self->addr));
@@ -255,7 +281,7 @@ TEST_F(alone, shared_after_a_fork_moves_as_before)
 
 TEST_F(alone, soft_dirty_tells_what_was_written)
 {
-	if (file_write(CLEAR, "4"))
+	if (kind == HUGETLB || file_write(CLEAR, "4"))
 		SKIP(return, "no soft-dirty bits");
 	*(volatile uint64_t *)self->addr = large_word(0);
 	large_move(self->addr, SIZE, 1);
@@ -379,13 +405,17 @@ static void write_remotely(struct race *race, unsigned int *seed)
 		race->wrong++;
 }
 
+static int map_flags(void)
+{
+	return MAP_PRIVATE | MAP_ANONYMOUS | (kind == HUGETLB ? MAP_HUGETLB : 0);
+}
+
 /* Huge folios again, also where a page table of small ones was left */
 static void renew(struct race *race, size_t offset, size_t size)
 {
 	char *addr = race->addr + offset;
 
-	if (mmap(addr, size, PROT_READ | PROT_WRITE,
-		 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != addr)
+	if (mmap(addr, size, PROT_READ | PROT_WRITE, map_flags() | MAP_FIXED, -1, 0) != addr)
 		abort();
 	madvise(addr, size, MADV_HUGEPAGE);
 	large_fill(race->addr, offset, size);
@@ -510,29 +540,34 @@ FIXTURE(race)
 FIXTURE_VARIANT(race)
 {
 	race_act act;
-	size_t folio;
+	enum kind kind;
 };
 
+#define RACE_OF_THP(name, _act) \
+FIXTURE_VARIANT_ADD(race, name##_64k) { .act = _act, .kind = BY_PTES }; \
+FIXTURE_VARIANT_ADD(race, name##_2m) { .act = _act, .kind = BY_PMD }
+
 #define RACE(name, _act) \
-FIXTURE_VARIANT_ADD(race, name##_64k) { .act = _act, .folio = FOLIO }; \
-FIXTURE_VARIANT_ADD(race, name##_2m) { .act = _act, .folio = PMD }
+RACE_OF_THP(name, _act); \
+FIXTURE_VARIANT_ADD(race, name##_hugetlb) { .act = _act, .kind = HUGETLB }
 
 RACE(stay, stay);
 RACE(write_rarely, write_rarely);
 RACE(add, add);
 RACE(protect, protect);
-RACE(force, force);
+RACE_OF_THP(force, force);
 RACE(write_remotely, write_remotely);
 RACE(zap, zap);
-RACE(free_lazily, free_lazily);
-RACE(remap, remap);
+RACE_OF_THP(free_lazily, free_lazily);
+/* mremap() looks for entries of hugetlb without their lock: Linux itself loses some */
+RACE_OF_THP(remap, remap);
 RACE(fork, fork_and_write);
 RACE(watch, watch);
-RACE(be_hinted, be_hinted);
+RACE_OF_THP(be_hinted, be_hinted);
 
 FIXTURE_SETUP(race)
 {
-	const char *why = missing(variant->folio);
+	const char *why = missing(variant->kind);
 
 	if (why)
 		SKIP(return, "%s", why);
@@ -541,7 +576,7 @@ FIXTURE_SETUP(race)
 		SKIP(return, "no such folios to be had");
 	/* So are those that are faulted in anew */
 	madvise(self->race.addr, SIZE, MADV_HUGEPAGE);
-	if (variant->folio == FOLIO)
+	if (kind == BY_PTES)
 		large_prefer(true);
 }
 
@@ -550,8 +585,7 @@ FIXTURE_TEARDOWN(race)
 	large_prefer(false);
 	if (variant->act == be_hinted)
 		balance_no_more();
-	if (self->race.addr)
-		munmap(self->race.addr, SIZE);
+	give_back(self->race.addr);
 }
 
 TEST_F(race, no_write_is_lost)

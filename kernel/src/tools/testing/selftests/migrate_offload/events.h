@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Trace events, in an instance of tracefs of their own.
+ */
+#ifndef MIGRATE_OFFLOAD_EVENTS_H
+#define MIGRATE_OFFLOAD_EVENTS_H
+
+#include <stdbool.h>
+
+/* Record an event, or all of a subsystem; false if there is no such thing */
+bool events_start(const char *which);
+/* The largest value of a field in lines that have all of an event; -1: there is none */
+long events_max(const char *event, const char *field);
+void events_stop(void);
+
+#endif /* MIGRATE_OFFLOAD_EVENTS_H */
