@@ -226,12 +226,12 @@ static int region_open(enum backing backing, const char **why)
 	return dir ? open(dir, O_RDWR | O_TMPFILE, 0600) : -1;
 }
 
-static void region_map(struct region *r, enum backing backing, size_t guard)
+static void region_map(struct region *r, enum backing kind, size_t guard)
 {
 	int flags = r->fd < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED;
 	char *hole;
 
-	if (backing == HUGETLB)
+	if (kind == HUGETLB)
 		flags |= MAP_HUGETLB;
 	r->map_size = r->size + 2 * guard;
 	if (r->fd >= 0 && ftruncate(r->fd, r->map_size))
