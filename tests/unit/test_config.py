@@ -47,6 +47,7 @@ def test_every_option_of_ferry_is_in_a_fragment_or_selected() -> None:
     fragments = tree.HERE.fragments(("common", "ferry", "test", "kunit", "debug"))
     selected = {
         "CONFIG_MIGRATE_OFFLOAD",
+        "CONFIG_MIGRATE_OFFLOAD_HUGETLB",
         "CONFIG_MIGRATE_OFFLOAD_MTCOPY_CPUS",
         "CONFIG_ARCH_BATCHED_UNMAP_FLUSHES_MM",
         "CONFIG_MIGRATE_RANGES",
