@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import itertools
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -103,11 +104,8 @@ class Cell:
         """Shell lines that choose the engine, measure, and write a record."""
         args = ["--folio", self.folio, "--bytes", str(self.bytes), "--runs", str(self.runs)]
         if self.call != "move_pages":
-            args += [
-                "--call",
-                self.call,
-                *(str(word) for pair in migbench.nodes(self.call).items() for word in pair),
-            ]
+            nodes = itertools.chain(*migbench.nodes(self.call).items())
+            args += ["--call", self.call, *map(str, nodes)]
         args += ["--order", self.order] if self.order != "up" else []
         args += migbench.of_memory(self.memory) if self.memory != "anon" else []
         args += ["--warmup", str(self.warmup)] if self.warmup != WARMUP else []

@@ -70,8 +70,9 @@ def _rest(result: iommu.Result) -> Grid:
     for name, _, _, vanilla, ferry in PUBLISHED:
         lines.append((f"published: {name}, 16 TiB", f"{vanilla:,} MiB", f"{ferry:,} MiB"))
     for workload in result.smp.get("ferry", {}):
-        speeds = (_spread(result.smp[name][workload]) for name in iommu.FLAVOURS)
-        lines.append((f"4 threads, {workload}: pairs per ms, median (all)", *speeds))
+        speeds = [result.smp[name][workload] for name in iommu.FLAVOURS]
+        spreads = (f"{statistics.median(some):.1f} ({min(some):.1f} to {max(some):.1f})" for some in speeds)
+        lines.append((f"4 threads, {workload}: pairs per ms, median (all)", *spreads))
     return Grid("Memory in page tables, and speed with 4 CPUs", ("what", *iommu.FLAVOURS), lines)
 
 
@@ -86,7 +87,3 @@ def _api(result: iommu.Result) -> Grid:
         lines.append((f"{what}: {lefts[0].pairs:,}", threads, *cells))
     title = "KiB that the DMA API leaves in page tables: after a tenth of a load, after all"
     return Grid(title, ("load", "threads", *(f"{mode}, {flavour}" for mode, flavour in columns)), lines)
-
-
-def _spread(speeds: list[float]) -> str:
-    return f"{statistics.median(speeds):.1f} ({min(speeds):.1f} to {max(speeds):.1f})"

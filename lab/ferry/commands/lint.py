@@ -20,20 +20,8 @@ def run(args: argparse.Namespace) -> int:
     """Run every linter; the exit code is 1 if one complains."""
     packages.ensure(["git", "shellcheck"])
     python = [sys.executable, "-m"]
-    listed = proc.output(
-        [
-            "git",
-            "ls-files",
-            "-co",
-            "--exclude-standard",
-            "*.sh",
-            "*.bash",
-            ".ci/run",
-            "tools/debian/kernel-hook",
-            str(kbuild.COMPILER),
-        ],
-        cwd=paths.ROOT,
-    )
+    shell = ("*.sh", "*.bash", ".ci/run", "tools/debian/kernel-hook", str(kbuild.COMPILER))
+    listed = proc.output(["git", "ls-files", "-co", "--exclude-standard", *shell], cwd=paths.ROOT)
     checks = [
         [*python, "ruff", "check", "."],
         [*python, "ruff", "format", "--check", "."],

@@ -26,6 +26,7 @@ _COMPILER = re.compile(r"\((\S+-?gcc[^()]*(?:\([^()]*\)[^(),]*)?|clang[^,()]*)")
 
 def of_vms(machine: Machine, flavours: Iterable[str], *, kvm: bool = False) -> dict[str, Any]:
     """For figures of an emulated machine; its kernels are built."""
+    program = shutil.which(machine.command(kvm)[0])
     return {
         **everywhere(),
         "kernels": {name: _built(tree.HERE.build / f"kernel-{name}") for name in flavours},
@@ -36,7 +37,7 @@ def of_vms(machine: Machine, flavours: Iterable[str], *, kvm: bool = False) -> d
         "kernel_args": list(machine.command_line),
         "time": "virtual" if machine.icount else "wall",
         "accelerator": "kvm" if kvm else "tcg, icount" if machine.icount else "tcg",
-        "qemu": _version(machine.command(kvm)[0]),
+        "qemu": emulator.version(program) if program else "unknown",
     }
 
 
@@ -106,12 +107,6 @@ def _running() -> dict[str, str]:
         options = gzip.decompress(Path("/proc/config.gz").read_bytes()).decode()
     hashed = files.digest(options)[:12] if options is not None else "unknown"
     return {"release": release, "config": hashed, "compiler": found[1] if found else "unknown"}
-
-
-def _version(program: str) -> str:
-    """What an emulator says of itself, if it is there to be asked."""
-    found = shutil.which(program)
-    return emulator.version(found) if found else "unknown"
 
 
 def _cpu() -> str:

@@ -1,9 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0
-"""What a guest's kernel complained about, and during which step of the job."""
+"""What a guest's kernel complained about, during which step of the job, and whose data races are Ferry's."""
 
 from __future__ import annotations
 
 import re
+
+from ferry import proc
+from ferry.kernel import tree
+from ferry.kernel.kbuild import Kernel
 
 # Complaints begin a line of the log, so that "Spectre V2 : WARNING: ..." is none.
 _STAMP = r"^\[ *\d+\.\d+\](?:\[ *[TC]\d+\])? *"
@@ -40,6 +44,8 @@ _COMPLAINT = re.compile(
 # Of functions by their names; the second is the other CPU's, if that is known.
 _RACE = re.compile(r"BUG: KCSAN: data-race in (?P<one>\w+)[\w.]*(?: \[\w+\])?(?: / (?P<other>\w+))?")
 _MARK = re.compile(_STAMP + r"ferry: (?P<step>.*)")
+_PATCHED = re.compile(r"^\+\+\+ b/(\S+\.c)$", re.MULTILINE)
+_SYMBOL = re.compile(r" [tT] (\w+)")
 
 
 def has_races(log: str) -> bool:
@@ -63,3 +69,18 @@ def findings(log: str, ours: frozenset[str] | None = None) -> list[str]:
                 continue
             found.append(f"[{step}] {complaint['text'].strip()}")
     return found
+
+
+def sources() -> list[str]:
+    """The C files of the kernel that are Ferry's, or that it changes."""
+    new = {str(name) for name in tree.HERE.src_files() if name.suffix == ".c"}
+    changed = {name for patch in tree.HERE.patch_files() for name in _PATCHED.findall(patch.read_text())}
+    return sorted(new | changed)
+
+
+def functions(kernel: Kernel) -> frozenset[str]:
+    """The functions in them, as far as they are built in this kernel."""
+    objects = [(kernel.build_dir / name).with_suffix(".o") for name in sources()]
+    built = [str(path) for path in objects if path.exists()]
+    # What the compiler made of f() is f.isra.0 or the like.
+    return frozenset(_SYMBOL.findall(proc.output(["nm", *built])))

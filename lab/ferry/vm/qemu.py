@@ -22,7 +22,7 @@ from typing import TextIO
 from ferry import files, packages, paths, proc
 from ferry.errors import FerryError, quoted
 from ferry.kernel.kbuild import Kernel
-from ferry.vm import console, emulator, initramfs, races, records
+from ferry.vm import console, emulator, initramfs, records
 from ferry.vm.machine import Machine
 
 OnOutput = Callable[[str], None]
@@ -324,7 +324,7 @@ def _judge(kernel: Kernel, folder: Path, job: Job, in_time: bool) -> Result:
     if job.plugin:
         said += json.dumps({"record": "plugin", "text": _read(folder / "plugin")}) + "\n"
     ends = records.every(said, "exit")
-    findings = console.findings(log, races.functions(kernel) if console.has_races(log) else None)
+    findings = console.findings(log, console.functions(kernel) if console.has_races(log) else None)
     kept = _keep(log, job.name, failed=bool(findings or not ends))
     if not ends:
         why = "ended without a result" if in_time else f"was still busy after {job.timeout_s:.0f} s"
