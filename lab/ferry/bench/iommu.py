@@ -246,17 +246,17 @@ def parse(said: str) -> Seen:
         seen.speed.setdefault(workload, []).append(found["pairs"] / found["ns"] * 1e6)
         if workload in names:
             seen.insn[names[workload]] = 1e6 / statistics.median(seen.speed[workload])
-    for each in records.every(said, "stress"):
-        row = each["found"]
-        what, _, case = each["of"].partition(":")
+    for record in records.every(said, "stress"):
+        row = record["found"]
+        what, _, case = record["of"].partition(":")
         if case:
             seen.memory[case] = Memory(row["iommu_kib"], row["peak_kib"])
         seen.insn[what] = row["ns"] / row["pairs"]
         seen.speed.setdefault(what, []).append(row["pairs"] / row["ns"] * 1e6)
-    for each in records.every(said, "left"):
+    for record in records.every(said, "left"):
         start = records.of(said, "start")["kib"]
-        left = Left(each["pairs"], each["early"] - start, each["late"] - start)
-        seen.left[f"{each['load']} {each['threads']}"] = left
+        left = Left(record["pairs"], record["early"] - start, record["late"] - start)
+        seen.left[f"{record['load']} {record['threads']}"] = left
     return seen
 
 
@@ -314,14 +314,14 @@ def measure(iova_gib: int = 64, smp: bool = True, counted: bool = True, store: S
     seen |= _see("map and unmap with four CPUs", _four_cpus(kernels, counted) if smp else {}, store)
     speeds: dict[str, dict[str, list[float]]] = {name: {} for name in FLAVOURS if smp and counted}
     api: dict[str, dict[str, dict[str, Left]]] = {mode: {} for mode in API_MODES if smp}
-    for (what, name, _), each in seen.items():
+    for (what, name, _), shown in seen.items():
         if what in API_MODES:
-            api[what][name] = each.left
-        for workload, speed in each.speed.items() if what == "smp" else ():
+            api[what][name] = shown.left
+        for workload, speed in shown.speed.items() if what == "smp" else ():
             speeds[name].setdefault(workload, []).extend(speed)
     base, ferry = ({} if not counted else seen["count", name, 0].insn for name in FLAVOURS)
     counts = [Count(loop, base[loop.name], ferry[loop.name]) for loop in LOOPS if counted]
-    memory = {name: each.memory for (what, name, _), each in seen.items() if what == "count"}
+    memory = {name: shown.memory for (what, name, _), shown in seen.items() if what == "count"}
     releases = {name: kernel.release for name, kernel in kernels.items()}
-    named = tuple(each.record for each in seen.values() if each.record)
+    named = tuple(shown.record for shown in seen.values() if shown.record)
     return Result(iova_gib, counts, memory, speeds, releases, api, named)

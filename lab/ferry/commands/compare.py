@@ -38,27 +38,35 @@ def run(args: argparse.Namespace) -> int:
     both = len(cells[0]) - len(compare.only(*cells))
     if not both:
         raise UsageError(f"{args.one} and {args.other} have no cell in common: are they of one command?")
-    every = [each for each in compare.differences(*cells) if each.exceeds(args.within)]
+    differences = [
+        difference for difference in compare.differences(*cells) if difference.exceeds(args.within)
+    ]
     alone = {"A": compare.only(*cells), "B": compare.only(*reversed(cells))}
     origins = compare.origins(one, other)
     tables = [Grid("Where they come from", ("", "A", "B"), origins)]
-    if every:
-        tables.append(Grid("Figures", ("cell", "figure", "A", "B", ""), _rows(every), left=2))
+    if differences:
+        tables.append(Grid("Figures", ("cell", "figure", "A", "B", ""), _rows(differences), left=2))
     output.write(
         {
-            "provenance": [dict(zip(("what", "a", "b"), each, strict=True)) for each in origins],
+            "provenance": [dict(zip(("what", "a", "b"), origin, strict=True)) for origin in origins],
             "cells": both,
             "only": alone,
             "differences": [
-                {"cell": each.cell, "figure": each.figure, "a": each.one, "b": each.other} for each in every
+                {
+                    "cell": difference.cell,
+                    "figure": difference.figure,
+                    "a": difference.one,
+                    "b": difference.other,
+                }
+                for difference in differences
             ],
         }
     )
     output.show({}, *tables)
     extra = "".join(f"; only {name} has {len(found)} more" for name, found in alone.items() if found)
-    found = f"{both} cells that both have: {len(every)} figures differ{extra}"
+    found = f"{both} cells that both have: {len(differences)} figures differ{extra}"
     note(f"{args.one} (A), {args.other} (B): {found}")
-    return 1 if every or any(alone.values()) else 0
+    return 1 if differences or any(alone.values()) else 0
 
 
 def _load(path: Path) -> dict[str, Any]:
@@ -71,11 +79,13 @@ def _load(path: Path) -> dict[str, Any]:
     return found
 
 
-def _rows(every: list[compare.Difference]) -> list[tuple[str, ...]]:
+def _rows(differences: list[compare.Difference]) -> list[tuple[str, ...]]:
     shown, before = [], ""
-    for each in every:
-        percent = "" if each.percent is None else f"{each.percent:+.2f} %"
-        values = ("-" if value is None else f"{value:,.6g}" for value in (each.one, each.other))
-        shown.append((each.cell if each.cell != before else "", each.figure, *values, percent))
-        before = each.cell
+    for difference in differences:
+        percent = "" if difference.percent is None else f"{difference.percent:+.2f} %"
+        values = ("-" if value is None else f"{value:,.6g}" for value in (difference.one, difference.other))
+        shown.append(
+            (difference.cell if difference.cell != before else "", difference.figure, *values, percent)
+        )
+        before = difference.cell
     return shown

@@ -41,14 +41,14 @@ def run(args: argparse.Namespace) -> int:
     place = Path(args.plot) if args.plot else None
     if place:
         report.check_writable(place)
-    found, kernels = steps.measure(plan, provenance.store(args.anew))
-    result = {"provenance": provenance.of_vms(plan.machine, kernels), **as_json(plan, found)}
+    breakdowns, kernels = steps.measure(plan, provenance.store(args.anew))
+    result = {"provenance": provenance.of_vms(plan.machine, kernels), **as_json(plan, breakdowns)}
     if place:
         files.write_bytes(place, picture.picture(result) or b"")
     functions = [
         _functions(
             f"Instructions per folio of {folio}, by function",
-            [each for each in found if each.folio_kib == parse_size(folio) // 1024],
+            [breakdown for breakdown in breakdowns if breakdown.folio_kib == parse_size(folio) // 1024],
             args.functions,
         )
         for folio in plan.folios
@@ -57,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def as_json(plan: steps.Plan, found: list[steps.Breakdown]) -> dict[str, Any]:
+def as_json(plan: steps.Plan, breakdowns: list[steps.Breakdown]) -> dict[str, Any]:
     """All that was counted."""
     how = f", {plan.order} order" * (plan.order != "up") + ", folios one by one" * plan.one_by_one
     return {
@@ -65,24 +65,25 @@ def as_json(plan: steps.Plan, found: list[steps.Breakdown]) -> dict[str, Any]:
         "plan": asdict(plan),
         "profiles": [
             {
-                "folio_kib": each.folio_kib,
-                "engine": each.engine,
-                "channels": each.channels,
-                "instructions": round(each.total, 1),
-                "records": each.records,
-                "steps": {step: round(count, 1) for step, count in each.by_step().items()},
+                "folio_kib": breakdown.folio_kib,
+                "engine": breakdown.engine,
+                "channels": breakdown.channels,
+                "instructions": round(breakdown.total, 1),
+                "records": breakdown.records,
+                "steps": {step: round(count, 1) for step, count in breakdown.by_step().items()},
                 "functions": [
-                    {**asdict(count), "instructions": round(count.instructions, 2)} for count in each.counts
+                    {**asdict(count), "instructions": round(count.instructions, 2)}
+                    for count in breakdown.counts
                 ],
             }
-            for each in found
+            for breakdown in breakdowns
         ],
     }
 
 
-def _functions(title: str, found: list[steps.Breakdown], most: int) -> Grid:
+def _functions(title: str, breakdowns: list[steps.Breakdown], most: int) -> Grid:
     """The dearest functions, beside each other."""
-    columns = [breakdown.by_function() for breakdown in found]
+    columns = [breakdown.by_function() for breakdown in breakdowns]
     dearest: dict[str, float] = {}
     for column in columns:
         for name, count in column.items():
@@ -91,4 +92,4 @@ def _functions(title: str, found: list[steps.Breakdown], most: int) -> Grid:
         (name, *(f"{column.get(name, 0.0):,.0f}" for column in columns))
         for name in sorted(dearest, key=lambda name: -dearest[name])[:most]
     ]
-    return Grid(title, ("function", *(present.engine(asdict(each)) for each in found)), lines)
+    return Grid(title, ("function", *(present.engine(asdict(breakdown)) for breakdown in breakdowns)), lines)

@@ -59,10 +59,17 @@ def _trace(where: str, kept: figures.Kept) -> int:
     if not number.isdigit() or not Path(name).is_file():
         raise UsageError(f"--trace {where}: name a page and a line, as in README.md:16")
     lines = []
-    for each in trace.sources(Path(name).read_text(), int(number), kept):
-        value = f"{each.value:,.6g}"
+    for source in trace.sources(Path(name).read_text(), int(number), kept):
+        value = f"{source.value:,.6g}"
         lines.append(
-            (", ".join(each.shown), each.result, each.cell, each.figure, value, _records(each, kept))
+            (
+                ", ".join(source.shown),
+                source.result,
+                source.cell,
+                source.figure,
+                value,
+                _records(source, kept),
+            )
         )
     head = ("figure", "docs/results", "cell", "its figure", "value", "measured")
     grid.show(Grid(where, head, lines, left=len(head)))
@@ -96,8 +103,8 @@ def keep() -> None:
         result = json.loads(path.read_text())
         if result["provenance"]["commit"].endswith("-changed"):
             raise FerryError(f"{path} was measured with changes that no commit has: commit, measure again")
-        for each in result.get("profiles", []):
-            del each["functions"]  # thousands, which no page shows
+        for profile in result.get("profiles", []):
+            del profile["functions"]  # thousands, which no page shows
         found[figures.FOLDER / path.name] = result
     figures.FOLDER.mkdir(exist_ok=True)
     for target, result in found.items():

@@ -53,9 +53,9 @@ def _fit(args: argparse.Namespace) -> int:
     emulator.build()
     found = fit.run(server)
     cells = [
-        {"folio": each.folio, "engine": "dma", "channels": each.channels, "ratio": each.ratio}
-        | {"published_ratio": each.published, "fitted": each.folio in fit.WEIGHT}
-        for each in found.residuals
+        {"folio": residual.folio, "engine": "dma", "channels": residual.channels, "ratio": residual.ratio}
+        | {"published_ratio": residual.published, "fitted": residual.folio in fit.WEIGHT}
+        for residual in found.residuals
     ]
     grid.show(present.grid("Ratios to vanilla, the earlier design", cells))
     for key, value in asdict(found.dma).items():

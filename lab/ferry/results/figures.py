@@ -109,7 +109,7 @@ def _origin(result: Json) -> str:
 
 
 def _release(result: Json) -> str:
-    releases = (each["release"].partition("-")[0] for each in result["provenance"]["kernels"].values())
+    releases = (kernel["release"].partition("-")[0] for kernel in result["provenance"]["kernels"].values())
     return ", ".join(dict.fromkeys(releases))
 
 
@@ -261,7 +261,7 @@ def _range(kept: Kept) -> str:
 def _least(kept: Kept) -> dict[int, float]:
     """The lowest ratio of all that was tried, by folio size."""
     found = _sensitive(kept)
-    return {kib: min(each[kib]["ferry"]["ratio"] for each in found.values()) for kib in found[PLAIN]}
+    return {kib: min(by_folio[kib]["ferry"]["ratio"] for by_folio in found.values()) for kib in found[PLAIN]}
 
 
 # --- README's first screen ---
@@ -382,7 +382,9 @@ def _clients(kept: Kept) -> str:
 def _steps(kept: Kept) -> str:
     result = kept.load("profile")
     profiles = result["profiles"]
-    vanilla = next(each for each in profiles if (each["folio_kib"], each["engine"]) == (4, "vanilla"))
+    vanilla = next(
+        profile for profile in profiles if (profile["folio_kib"], profile["engine"]) == (4, "vanilla")
+    )
     steps = sorted(vanilla["steps"].items(), key=lambda step: -step[1])
     parts = [f"{name} {count:,.0f}" for name, count in steps if count >= 1]
     whole = f"{vanilla['instructions']:,.0f} for a folio of 4 KiB"
@@ -392,14 +394,19 @@ def _steps(kept: Kept) -> str:
 def _profile(kept: Kept) -> str:
     """Instructions of each step, but for 16 KiB, for which a page has no room."""
     result = kept.load("profile")
-    profiles = [each for each in result["profiles"] if each["folio_kib"] != 16]
+    profiles = [profile for profile in result["profiles"] if profile["folio_kib"] != 16]
     names = {"none": "no engine", "dcbm": f"{MOST} channels"}
     head = [
         "step",
-        *(f"{_folio(each['folio_kib'])}: {names.get(each['engine'], each['engine'])}" for each in profiles),
+        *(
+            f"{_folio(profile['folio_kib'])}: {names.get(profile['engine'], profile['engine'])}"
+            for profile in profiles
+        ),
     ]
-    rows = [[step, *(f"{each['steps'][step]:,.0f}" for each in profiles)] for step in profiles[0]["steps"]]
-    rows.append(["all", *(f"{each['instructions']:,.0f}" for each in profiles)])
+    rows = [
+        [step, *(f"{profile['steps'][step]:,.0f}" for profile in profiles)] for step in profiles[0]["steps"]
+    ]
+    rows.append(["all", *(f"{profile['instructions']:,.0f}" for profile in profiles)])
     return f"{_origin(result)}, instructions per folio:\n\n{_table(head, rows)}"
 
 

@@ -55,8 +55,8 @@ def of_here() -> dict[str, Any]:
 
 def small_print(known: dict[str, Any]) -> str:
     """Three lines of it, for a picture."""
-    kernels = [f"{each['release']} (config {each['config']})" for each in known["kernels"].values()]
-    compilers = dict.fromkeys(each["compiler"] for each in known["kernels"].values())
+    kernels = [f"{kernel['release']} (config {kernel['config']})" for kernel in known["kernels"].values()]
+    compilers = dict.fromkeys(kernel["compiler"] for kernel in known["kernels"].values())
     machine = f"{known['machine']}, {known['cpus']} CPU{'s' * (known['cpus'] != 1)}, {known['time']} time"
     emulator = known["qemu"].replace("emulator version ", "") if "qemu" in known else ""
     lines = (

@@ -110,7 +110,7 @@ class Qmp:
 
     def channels(self) -> list[int]:
         """The numbers of the device's channels."""
-        names = [each["name"] for each in self.run("qom-list", path=TOP)]
+        names = [child["name"] for child in self.run("qom-list", path=TOP)]
         return sorted(int(name[3:]) for name in names if re.fullmatch(r"dma\d+", name))
 
 

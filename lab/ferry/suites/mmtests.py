@@ -154,18 +154,17 @@ def parse(said: str, engine: str) -> list[Outcome]:
     return found
 
 
-def worse(found: list[Outcome]) -> list[str]:
+def worse(outcomes: list[Outcome]) -> list[str]:
     """What fails with Ferry and not on the unchanged kernel, if that was asked for."""
-    vanilla = {each.test: each for each in found if each.engine == rows.VANILLA}
+    vanilla = {outcome.test: outcome for outcome in outcomes if outcome.engine == rows.VANILLA}
     said = []
-    for each in found:
-        was = vanilla.get(each.test)
-        if each.engine == rows.VANILLA:
+    for outcome in outcomes:
+        was = vanilla.get(outcome.test)
+        if outcome.engine == rows.VANILLA:
             continue
-        if each.verdict == "fail" and (not was or was.verdict != "fail"):
-            said.append(
-                f"{each.test}, {each.engine}: status {each.status}; see {log(each.test, each.engine)}"
-            )
+        if outcome.verdict == "fail" and (not was or was.verdict != "fail"):
+            place = log(outcome.test, outcome.engine)
+            said.append(f"{outcome.test}, {outcome.engine}: status {outcome.status}; see {place}")
         known = was.failed if was else ()
-        said += [f"{each.test}, {each.engine}: {case}" for case in each.failed if case not in known]
+        said += [f"{outcome.test}, {outcome.engine}: {case}" for case in outcome.failed if case not in known]
     return said

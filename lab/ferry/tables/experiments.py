@@ -234,9 +234,9 @@ def _sensitivity(known: dict[str, Any], scale: Scale) -> list[Cell]:
     cells = throughput_cells(folios, channels, scale=scale)
     on_engine = throughput_cells(folios, channels, ["dma", "ferry"], scale)
     cells += [
-        replace(each, varied=varied) for varied in sensitivity.values(scale.quick) for each in on_engine
+        replace(cell, varied=varied) for varied in sensitivity.values(scale.quick) for cell in on_engine
     ]
-    return sorted(cells, key=lambda each: folios.index(each.folio))
+    return sorted(cells, key=lambda cell: folios.index(cell.folio))
 
 
 # --- write-rates ---
@@ -248,15 +248,15 @@ def _write_rates(known: dict[str, Any], scale: Scale) -> list[Cell]:
     rates = WRITE_RATES[1::2] if scale.quick else WRITE_RATES
     return [
         replace(
-            each,
+            cell,
             write_rate=rate,
             runs=scale.runs(WRITE_RUNS),
             latency=False,
-            settings=way if each.engine == "ferry" else (),
+            settings=way if cell.engine == "ferry" else (),
         )
         for rate in rates
-        for each in cells
-        for way in (WRITE_WAYS if each.engine == "ferry" else WRITE_WAYS[:1])
+        for cell in cells
+        for way in (WRITE_WAYS if cell.engine == "ferry" else WRITE_WAYS[:1])
     ]
 
 
@@ -269,17 +269,17 @@ def _batch(known: dict[str, Any], scale: Scale) -> list[Cell]:
     how: dict[str, Any] = {"latency": True, "runs": scale.runs()}
     for folio in ("4K", "2M"):
         pages = known["batch"][folio]["pages"]
-        channels = [int(each) for each in known["batch"][folio]["gbps"]]
+        channels = [*map(int, known["batch"][folio]["gbps"])]
         counts = known["vanilla"][folio]["folios"]
         if scale.quick:
             pages, counts, channels = pages[::3], counts[::3], [1, 16]
         count = total // parse_size(folio)
-        pages = [each for each in pages if each <= in_one_batch(folio, count)]
-        counts = sorted({each for each in counts if each <= count} | {count})
-        cells += [Cell("vanilla", folio, each, **how) for each in counts]
-        for each in channels:
-            cells += [Cell("dma", folio, count, each, batch, **how) for batch in pages]
-            cells.append(Cell("ferry", folio, count, each, **how))
+        pages = [batch for batch in pages if batch <= in_one_batch(folio, count)]
+        counts = sorted({folios for folios in counts if folios <= count} | {count})
+        cells += [Cell("vanilla", folio, folios, **how) for folios in counts]
+        for number in channels:
+            cells += [Cell("dma", folio, count, number, batch, **how) for batch in pages]
+            cells.append(Cell("ferry", folio, count, number, **how))
     return cells
 
 
@@ -313,7 +313,7 @@ def _cycles(known: dict[str, Any], scale: Scale) -> list[Cell]:
 def _pages(known: dict[str, Any], scale: Scale, emulated: int) -> list[int]:
     """The posted numbers of pages, as far as there is room; 1 and 512 are the quick ones."""
     most = 512 if scale.quick else scale.bytes(emulated * PAGE) // PAGE
-    return [each for each in known["pages"] if each <= most]
+    return [pages for pages in known["pages"] if pages <= most]
 
 
 def _cycles_published(known: dict[str, Any], cell: Cell) -> Posted:
@@ -361,12 +361,12 @@ def _mtcopy(known: dict[str, Any], scale: Scale) -> list[Cell]:
     cpus, runs = len(os.sched_getaffinity(0)), scale.runs(WALL_RUNS)
     cells = []
     for folio in ("64K", "2M"):
-        threads = [int(each) for each in known[folio]["threads"] if int(each) <= max(2, cpus)]
+        threads = [int(number) for number in known[folio]["threads"] if int(number) <= max(2, cpus)]
         counts = known[folio]["folios"]
         most = (scale.bytes(MTCOPY_BYTES, 2 * POSTED_BYTES) >> (2 if scale.quick else 0)) // parse_size(folio)
-        for count in [each for each in counts if each <= most][:: 2 if scale.quick else 1]:
+        for count in [folios for folios in counts if folios <= most][:: 2 if scale.quick else 1]:
             cells.append(Cell("vanilla", folio, count, runs=runs))
-            cells += [Cell("mtcopy", folio, count, threads=each, runs=runs) for each in threads]
+            cells += [Cell("mtcopy", folio, count, threads=number, runs=runs) for number in threads]
     return cells
 
 
