@@ -7,7 +7,7 @@ import struct
 from pathlib import Path
 
 from ferry.vm import emulator
-from tests.qtest import Qtest
+from tests.qtest import Function, Qtest
 
 # Where things are in the machine's 64 MiB.
 LIST, SOURCE, TARGET, MESSAGE, RECORDS = 0x100000, 0x400000, 0x1800000, 0x200000, 0x300000
@@ -51,28 +51,15 @@ def pattern(length: int) -> bytes:
     return bytes((i * 7 + (i >> 8)) % 251 for i in range(length))
 
 
-class Device:
+class Device(Function):
     """The function, with one group of one engine and a queue of 16 entries unless told otherwise."""
 
     def __init__(self, qtest: Qtest, number: int = 0) -> None:
-        self.q, self.slot, self.path = qtest, SLOT + number, f"/machine/peripheral/dsa{number}"
-        self.bar, self.portals = BAR + number * 0x10000, PORTALS + number * 0x20000
+        super().__init__(qtest, SLOT + number, BAR + number * 0x10000, f"/machine/peripheral/dsa{number}")
+        self.portals = PORTALS + number * 0x20000
         self.index = 0
         for offset, value in ((0x10, self.bar), (0x14, 0), (0x18, self.portals), (0x1C, 0), (4, 0x6)):
             self.config(offset, value)
-
-    def config(self, offset: int, value: int) -> None:
-        self.q.outl(0xCF8, 0x80000000 | self.slot << 11 | offset)
-        self.q.outl(0xCFC, value)
-
-    def set(self, name: str, value: object) -> None:
-        self.q.qmp("qom-set", path=self.path, property=name, value=value)
-
-    def reg(self, offset: int, size: int = 4) -> int:
-        return int.from_bytes(self.q.read(self.bar + offset, size), "little")
-
-    def set_reg(self, offset: int, value: int, size: int = 4) -> None:
-        self.q.write(self.bar + offset, value.to_bytes(size, "little"))
 
     @property
     def state(self) -> int:

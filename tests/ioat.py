@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import struct
 
-from tests.qtest import Qtest
+from tests.qtest import Function, Qtest
 
 # Where things are in the machine's 64 MiB.
 RING, SOURCE, TARGET, MESSAGE, COMPLETION = 0x100000, 0x400000, 0x1800000, 0x200000, 0x201000
@@ -25,30 +25,18 @@ ONES = 0xFFFFFFFFFFFFFFFF
 GUARD = 64
 
 
-class Channel:
+class Channel(Function):
     """A function of the device, driven as a driver would."""
 
+    REGISTER_BYTES = 8
+
     def __init__(self, qtest: Qtest, number: int = 0) -> None:
-        self.q, self.slot, self.path = qtest, SLOT + number, f"/machine/peripheral/dma{number}"
-        self.bar = BAR + number * 0x10000
+        super().__init__(qtest, SLOT + number, BAR + number * 0x10000, f"/machine/peripheral/dma{number}")
         self.ring, self.message = RING + number * 0x10000, MESSAGE + number * 4
         self.completion = COMPLETION + number * 8
         self.index = self.count = 0
         for offset, value in ((0x10, self.bar), (0x14, 0), (4, 0x6)):
             self.config(offset, value)
-
-    def config(self, offset: int, value: int) -> None:
-        self.q.outl(0xCF8, 0x80000000 | self.slot << 11 | offset)
-        self.q.outl(0xCFC, value)
-
-    def set(self, name: str, value: object) -> None:
-        self.q.qmp("qom-set", path=self.path, property=name, value=value)
-
-    def reg(self, offset: int, size: int = 8) -> int:
-        return int.from_bytes(self.q.read(self.bar + offset, size), "little")
-
-    def set_reg(self, offset: int, value: int, size: int) -> None:
-        self.q.write(self.bar + offset, value.to_bytes(size, "little"))
 
     @property
     def state(self) -> int:

@@ -111,3 +111,29 @@ class Qtest:
     def step(self, nanoseconds: int) -> None:
         """Let virtual time pass."""
         self._do("clock_step", f"{nanoseconds}")
+
+
+class Function:
+    """A PCI function of the machine, by its configuration space, its first BAR and its properties."""
+
+    REGISTER_BYTES = 4  # of a register, unless it is said
+
+    def __init__(self, qtest: Qtest, slot: int, bar: int, path: str) -> None:
+        self.q, self.slot, self.bar, self.path = qtest, slot, bar, path
+
+    def config(self, offset: int, value: int) -> None:
+        """Write 32 bits of the configuration space."""
+        self.q.outl(0xCF8, 0x80000000 | self.slot << 11 | offset)
+        self.q.outl(0xCFC, value)
+
+    def set(self, name: str, value: object) -> None:
+        """Change a property of QEMU's device."""
+        self.q.qmp("qom-set", path=self.path, property=name, value=value)
+
+    def reg(self, offset: int, size: int = 0) -> int:
+        """So many bytes of registers."""
+        return int.from_bytes(self.q.read(self.bar + offset, size or self.REGISTER_BYTES), "little")
+
+    def set_reg(self, offset: int, value: int, size: int = 0) -> None:
+        """Write so many bytes of registers."""
+        self.q.write(self.bar + offset, value.to_bytes(size or self.REGISTER_BYTES, "little"))

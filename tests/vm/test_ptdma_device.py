@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ferry.vm import emulator
-from tests.qtest import Qtest
+from tests.qtest import Function, Qtest
 
 pytestmark = pytest.mark.vm
 
@@ -28,36 +28,18 @@ COMMAND = 0x500012
 GUARD = 64
 
 
-class Function:
+class Engine(Function):
     """One function of the device, driven as a driver would."""
 
     def __init__(self, qtest: Qtest, number: int = 0) -> None:
-        self.q = qtest
-        self.slot = 16 + number
-        self.bar = BAR + number * 0x10000
+        bar = BAR + number * 0x10000
+        super().__init__(qtest, 16 + number, bar + QUEUE, f"/machine/peripheral/dma{number}")
         self.msix = MSIX_BAR + number * 0x1000
         self.ring = RING + number * 0x1000
         self.message = MESSAGE + number * 4
         self.index = 0
-        for offset, value in ((0x18, self.bar), (0x20, self.msix), (4, 0x6)):
-            self._config(offset, value)
-
-    def _config(self, offset: int, value: int) -> None:
-        self.q.outl(0xCF8, 0x80000000 | self.slot << 11 | offset)
-        self.q.outl(0xCFC, value)
-
-    @property
-    def path(self) -> str:
-        return f"/machine/peripheral/dma{self.slot - 16}"
-
-    def set(self, name: str, value: object) -> None:
-        self.q.qmp("qom-set", path=self.path, property=name, value=value)
-
-    def reg(self, offset: int) -> int:
-        return self.q.readl(self.bar + QUEUE + offset)
-
-    def set_reg(self, offset: int, value: int) -> None:
-        self.q.writel(self.bar + QUEUE + offset, value)
+        for offset, value in ((0x18, bar), (0x20, self.msix), (4, 0x6)):
+            self.config(offset, value)
 
     def enable(self) -> None:
         """The ring and the interrupt, whose message is written to memory."""
@@ -66,8 +48,7 @@ class Function:
         self.set_reg(CONTROL, SIZE_32)
         for i, word in enumerate((self.message, 0, 0x1234, 0)):
             self.q.writel(self.msix + 4 * i, word)
-        self.q.outl(0xCF8, 0x80000000 | self.slot << 11 | self._msix_capability())
-        self.q.outl(0xCFC, 0x80000000)
+        self.config(self._msix_capability(), 0x80000000)
         self.set_reg(INT_ENABLE, COMPLETION | ERROR)
 
     def _msix_capability(self) -> int:
@@ -106,10 +87,10 @@ def _machine(folder: Path, count: int, *more: str) -> Qtest:
 
 
 @pytest.fixture
-def dma(tmp_path: Path) -> Iterator[Function]:
+def dma(tmp_path: Path) -> Iterator[Engine]:
     """A function of 1 byte per ns that takes 1 us for each descriptor."""
     with _machine(tmp_path, 1) as qtest:
-        function = Function(qtest)
+        function = Engine(qtest)
         function.set("bandwidth", 10**9)
         function.set("descriptor-ns", 1000)
         yield function
@@ -119,7 +100,7 @@ def _pattern(length: int) -> bytes:
     return bytes((i * 7 + (i >> 8)) % 251 for i in range(length))
 
 
-def _check_copy(dma: Function, length: int) -> None:
+def _check_copy(dma: Engine, length: int) -> None:
     """Every byte arrives, and none beside them."""
     data = _pattern(length)
     dma.q.write(SOURCE, data)
@@ -130,21 +111,21 @@ def _check_copy(dma: Function, length: int) -> None:
     assert dma.q.read(TARGET - GUARD, length + 2 * GUARD) == b"\xee" * GUARD + data + b"\xee" * GUARD
 
 
-def test_silent_at_reset(dma: Function) -> None:
+def test_silent_at_reset(dma: Engine) -> None:
     for offset in (CONTROL, TAIL, HEAD, INT_ENABLE, INT_STATUS, STATUS, INT_STATUS_COPY):
         assert dma.reg(offset) == 0
-    assert dma.q.readl(dma.bar + 0x10) == 5 | 1 << 15
+    assert dma.q.readl(BAR + 0x10) == 5 | 1 << 15
     dma.q.step(10**9)
     assert dma.reg(INT_STATUS) == 0
 
 
 @pytest.mark.parametrize("length", [1, 63, 4096, 4 << 20, (4 << 20) + 1, (9 << 20) - 1])
-def test_copies_every_byte(dma: Function, length: int) -> None:
+def test_copies_every_byte(dma: Engine, length: int) -> None:
     dma.enable()
     _check_copy(dma, length)
 
 
-def test_takes_exactly_the_modelled_time(dma: Function) -> None:
+def test_takes_exactly_the_modelled_time(dma: Engine) -> None:
     dma.enable()
     for length in (1, 4096, (9 << 20) + 5):
         dma.submit(length)
@@ -154,14 +135,14 @@ def test_takes_exactly_the_modelled_time(dma: Function) -> None:
         assert dma.done() & COMPLETION
 
 
-def test_ring_wraps(dma: Function) -> None:
+def test_ring_wraps(dma: Engine) -> None:
     dma.enable()
     for _ in range(40):
         _check_copy(dma, 64)
     assert dma.reg(HEAD) == dma.ring + 32 * 8
 
 
-def test_queue_is_done_in_order(dma: Function) -> None:
+def test_queue_is_done_in_order(dma: Engine) -> None:
     dma.enable()
     dma.q.write(SOURCE, b"ab")
     dma.submit(1, SOURCE, TARGET)
@@ -186,7 +167,7 @@ def test_queue_is_done_in_order(dma: Function) -> None:
     ],
 )
 def test_bad_descriptor_is_an_error_and_the_queue_goes_on(
-    dma: Function, code: int, bad: dict[str, int]
+    dma: Engine, code: int, bad: dict[str, int]
 ) -> None:
     dma.enable()
     dma.submit(**{"length": 64, **bad})
@@ -201,7 +182,7 @@ def test_bad_descriptor_is_an_error_and_the_queue_goes_on(
     _check_copy(dma, 64)
 
 
-def test_descriptor_that_cannot_be_read_is_an_error(dma: Function) -> None:
+def test_descriptor_that_cannot_be_read_is_an_error(dma: Engine) -> None:
     dma.enable()
     dma.set_reg(HEAD, NOWHERE)
     dma.set_reg(TAIL, NOWHERE + 32)
@@ -210,7 +191,7 @@ def test_descriptor_that_cannot_be_read_is_an_error(dma: Function) -> None:
     assert dma.done() == ERROR | STOPPED
 
 
-def test_interrupt_comes_once_and_is_acknowledged(dma: Function) -> None:
+def test_interrupt_comes_once_and_is_acknowledged(dma: Engine) -> None:
     dma.enable()
     dma.submit(1)
     dma.q.step(1001)
@@ -225,7 +206,7 @@ def test_interrupt_comes_once_and_is_acknowledged(dma: Function) -> None:
     assert dma.messages()
 
 
-def test_interrupt_waits_until_it_is_enabled(dma: Function) -> None:
+def test_interrupt_waits_until_it_is_enabled(dma: Engine) -> None:
     dma.enable()
     dma.set_reg(INT_ENABLE, 0)
     dma.submit(1)
@@ -235,7 +216,7 @@ def test_interrupt_waits_until_it_is_enabled(dma: Function) -> None:
     assert dma.messages()
 
 
-def test_nth_descriptor_fails(dma: Function) -> None:
+def test_nth_descriptor_fails(dma: Engine) -> None:
     dma.enable()
     dma.set("error-at", 2)
     dma.set("error-code", 41)
@@ -250,7 +231,7 @@ def test_nth_descriptor_fails(dma: Function) -> None:
     _check_copy(dma, 64)
 
 
-def test_each_nth_descriptor_fails(dma: Function) -> None:
+def test_each_nth_descriptor_fails(dma: Engine) -> None:
     dma.enable()
     dma.set("error-at", 1)
     dma.set("error-every", 2)
@@ -264,7 +245,7 @@ def test_each_nth_descriptor_fails(dma: Function) -> None:
     assert failed == [0, 2, 4]
 
 
-def test_head_may_run_ahead_of_the_copies(dma: Function) -> None:
+def test_head_may_run_ahead_of_the_copies(dma: Engine) -> None:
     dma.enable()
     dma.set("head", "fetch")
     dma.q.write(SOURCE, b"new")
@@ -282,7 +263,7 @@ def test_head_may_run_ahead_of_the_copies(dma: Function) -> None:
     assert dma.reg(HEAD) == dma.ring + 64
 
 
-def test_run_may_stay_and_halt_be_set(dma: Function) -> None:
+def test_run_may_stay_and_halt_be_set(dma: Engine) -> None:
     """At the end of the ring, and after an error; TAIL alone does not wake it."""
     dma.enable()
     dma.set("run", "sticky")
@@ -304,20 +285,20 @@ def test_run_may_stay_and_halt_be_set(dma: Function) -> None:
     _check_copy(dma, 64)
 
 
-def test_a_guess_is_one_of_two_words(dma: Function) -> None:
+def test_a_guess_is_one_of_two_words(dma: Engine) -> None:
     with pytest.raises(AssertionError, match="head must be fetch or end"):
         dma.set("head", "tail")
     dma.set("run", "auto")
     assert dma.q.qmp("qom-get", path=dma.path, property="head") == "end"
 
 
-def test_nth_read_of_the_status_is_lost(dma: Function) -> None:
+def test_nth_read_of_the_status_is_lost(dma: Engine) -> None:
     dma.enable()
     dma.set("ones-at", 2)
     assert [dma.reg(INT_STATUS) for _ in range(3)] == [0, ONES, 0]
 
 
-def test_function_falls_off_the_bus(dma: Function) -> None:
+def test_function_falls_off_the_bus(dma: Engine) -> None:
     dma.enable()
     dma.q.write(SOURCE, b"new")
     dma.q.write(TARGET, b"old")
@@ -332,12 +313,12 @@ def test_function_falls_off_the_bus(dma: Function) -> None:
 
 
 @pytest.mark.parametrize("code", [0, 64])
-def test_impossible_error_code_is_refused(dma: Function, code: int) -> None:
+def test_impossible_error_code_is_refused(dma: Engine, code: int) -> None:
     with pytest.raises(AssertionError, match="error-code must be 1 to 63"):
         dma.set("error-code", code)
 
 
-def test_nth_descriptor_stalls_until_released(dma: Function) -> None:
+def test_nth_descriptor_stalls_until_released(dma: Engine) -> None:
     dma.enable()
     dma.set("stall-at", 1)
     dma.submit(64)
@@ -351,7 +332,7 @@ def test_nth_descriptor_stalls_until_released(dma: Function) -> None:
         dma.set("stalled", True)
 
 
-def test_nth_interrupt_is_lost(dma: Function) -> None:
+def test_nth_interrupt_is_lost(dma: Engine) -> None:
     dma.enable()
     dma.set("lose-irq-at", 1)
     dma.submit(1)
@@ -363,7 +344,7 @@ def test_nth_interrupt_is_lost(dma: Function) -> None:
     assert dma.messages()
 
 
-def test_reset_forgets_the_copy_in_hand(dma: Function) -> None:
+def test_reset_forgets_the_copy_in_hand(dma: Engine) -> None:
     dma.enable()
     dma.q.write(SOURCE, b"new")
     dma.q.write(TARGET, b"old")
@@ -371,13 +352,13 @@ def test_reset_forgets_the_copy_in_hand(dma: Function) -> None:
     dma.q.qmp("system_reset")
     dma.q.step(10**6)
     assert dma.q.read(TARGET, 3) == b"old"
-    again = Function(dma.q)
+    again = Engine(dma.q)
     assert again.reg(CONTROL) == again.reg(HEAD) == again.reg(INT_STATUS) == 0
     again.enable()
     _check_copy(again, 64)
 
 
-def test_unplugged_with_a_copy_in_hand(dma: Function) -> None:
+def test_unplugged_with_a_copy_in_hand(dma: Engine) -> None:
     dma.enable()
     dma.submit(1 << 20)
     dma.q.step(5000)
@@ -391,7 +372,7 @@ def test_unplugged_with_a_copy_in_hand(dma: Function) -> None:
 def test_functions_share_the_fabric(tmp_path: Path) -> None:
     """Alone 1 byte per ns; two at once half of it each, from the moment that the second joins."""
     with _machine(tmp_path, 2, "-device", "copy-fabric,id=all,bandwidth=1000000000") as qtest:
-        one, two = Function(qtest, 0), Function(qtest, 1)
+        one, two = Engine(qtest, 0), Engine(qtest, 1)
         for function in (one, two):
             function.enable()
         one.submit(4096)
@@ -416,7 +397,7 @@ def test_fabrics_nest(tmp_path: Path) -> None:
     more = [word for fabric in fabrics for word in ("-device", fabric)]
     third = ("-device", "amd-ptdma,id=dma2,addr=0x12,fabric=top")
     with _machine(tmp_path, 2, *more, *third) as qtest:
-        functions = [Function(qtest, i) for i in range(3)]
+        functions = [Engine(qtest, i) for i in range(3)]
         for function in functions:
             function.enable()
         for function in functions[:2]:
@@ -433,7 +414,7 @@ def test_fabrics_nest(tmp_path: Path) -> None:
 
 def test_own_bandwidth_limits_a_share(tmp_path: Path) -> None:
     with _machine(tmp_path, 1, "-device", "copy-fabric,id=all,bandwidth=8000000000") as qtest:
-        function = Function(qtest)
+        function = Engine(qtest)
         function.enable()
         function.set("bandwidth", 2 * 10**9)
         function.submit(4096)
@@ -443,7 +424,7 @@ def test_own_bandwidth_limits_a_share(tmp_path: Path) -> None:
         assert function.done() == COMPLETION | EMPTY
 
 
-def test_small_copies_have_a_part_of_the_rate(dma: Function) -> None:
+def test_small_copies_have_a_part_of_the_rate(dma: Engine) -> None:
     dma.enable()
     dma.set("small-bytes", 4096)
     dma.set("small-percent", 25)
@@ -455,7 +436,7 @@ def test_small_copies_have_a_part_of_the_rate(dma: Function) -> None:
         assert dma.done() & COMPLETION
 
 
-def test_only_a_cpu_waits_for_registers(dma: Function) -> None:
+def test_only_a_cpu_waits_for_registers(dma: Engine) -> None:
     """A test is none: the clock moves when it says so, whatever it reads and writes."""
     dma.set("register-ns", 1000)
     dma.set("interrupt-ns", 1000)
