@@ -3,12 +3,13 @@
  * A large folio is copied while it is mapped, and unmapped only then.
  *
  * Linux unmaps a folio, copies it and maps the copy: nobody can use the folio for
- * as long as the copy takes. Here the entries that map it, one PMD or PTEs of one
- * page table, are made read-only and clean first. Threads go on reading. Whoever
- * writes takes a fault, which makes an entry writable and dirty. After the copy
- * the entries are looked at under their lock: if each is still neither, the copy
- * is good, and they are replaced by migration entries for as long as it takes to
- * map the copy. Else the copy is void, and the folio moves as Linux moves it.
+ * as long as the copy takes. Here the entries that map it, one PMD, PTEs of one page
+ * table, or one entry of hugetlb, are made read-only and clean first. Threads go on
+ * reading. Whoever writes takes a fault, which makes an entry writable and dirty; that
+ * of hugetlb waits for the folio lock first. After the copy the entries are looked at
+ * under their lock: if each is still neither, the copy is good, and they are replaced
+ * by migration entries for as long as it takes to map the copy. Else the copy is void,
+ * and the folio moves as Linux moves it.
  *
  * From the protection until the entries are replaced this has to hold: no byte of
  * the folio is written without either an entry that is dirty, or a reference that
@@ -290,10 +291,6 @@ static bool huge_may_write(struct vm_area_struct *vma, pte_t pte)
 	return (vma->vm_flags & VM_WRITE) && !huge_pte_uffd(pte);
 }
 
-/*
- * Who then writes takes a fault, which waits for the folio lock: where it does not, the
- * entry becomes dirty.
- */
 static bool protect_huge(struct page_vma_mapped_walk *pvmw, struct folio *folio)
 {
 	unsigned long addr = pvmw->address, size = folio_size(folio);

@@ -41,7 +41,7 @@ int migrate_hugetlb_protect(struct folio *src, struct folio *dst)
 		return -EAGAIN;
 	if (!folio_trylock(dst))
 		goto unlock_src;
-	/* Of a folio that is being freed, only what has a mapping may move */
+	/* Without a mapping, one of a subpool may be about to be freed: Linux decides */
 	if (!hugetlb_folio_subpool(src) && folio_mapped(src) &&
 	    migrate_protect(src))
 		return 1;

@@ -204,7 +204,6 @@ static const char *balance(struct region *r, const int *nodes)
 	return moved ? NULL : "memory did not follow the task";
 }
 
-/* Memory on slower nodes is in a tier of its own */
 static const char *demote(struct region *r, const int *nodes)
 {
 	const char *why;

@@ -64,12 +64,6 @@ FIXTURE_SETUP(move)
 		SKIP(return, "%s", why);
 	/* Count what is moved here, not what the kernel moves meanwhile */
 	offload_set("reasons", "syscall_or_cpuset mempolicy_mbind");
-	/* With its guards */
-	if (variant->backing == HUGETLB &&
-	    !hugetlb_reserve(self->nodes, 2 + SIZE / PMD)) {
-		offload_reset();
-		SKIP(return, "no huge pages to be had");
-	}
 	why = region_create(&self->region, variant->backing, variant->folio,
 			    SIZE, self->nodes[0]);
 	if (why) {
@@ -82,8 +76,7 @@ FIXTURE_SETUP(move)
 FIXTURE_TEARDOWN_PARENT(move)
 {
 	offload_reset();
-	if (variant->backing == HUGETLB)
-		hugetlb_reserve(self->nodes, 0);
+	hugetlb_give_back();
 }
 
 static void check_contents(struct __test_metadata *_metadata,

@@ -38,7 +38,8 @@ struct fault {
 	unsigned int every;
 };
 
-static const char *set_up_on(struct region *r, int nodes[2], size_t folio,
+static const char *set_up_on(struct region *r, int nodes[2],
+			     enum backing backing, size_t folio,
 			     const char *softdma_params,
 			     const char *dcbm_params)
 {
@@ -53,17 +54,19 @@ static const char *set_up_on(struct region *r, int nodes[2], size_t folio,
 	/* Never more in flight than the channels take */
 	offload_set("window_pages", "%d", folio == PAGE ? 64 : 1024);
 	offload_set("chunk_pages", "32");
-	return region_create(r, ANON, folio, SIZE, nodes[0]);
+	return region_create(r, backing, folio, SIZE, nodes[0]);
 }
 
-static const char *set_up(struct region *r, int nodes[2], size_t folio,
-			  const char *dcbm_params)
+static const char *set_up(struct region *r, int nodes[2], enum backing backing,
+			  size_t folio, const char *dcbm_params)
 {
-	return set_up_on(r, nodes, folio, "channels=4 ring=64", dcbm_params);
+	return set_up_on(r, nodes, backing, folio, "channels=4 ring=64",
+			 dcbm_params);
 }
 
 static void tear_down(void)
 {
+	hugetlb_give_back();
 	if (access(OFFLOAD_DIR, F_OK))
 		return;
 	offload_reset();
@@ -80,6 +83,7 @@ FIXTURE(passing)
 
 FIXTURE_VARIANT(passing)
 {
+	enum backing backing;
 	size_t folio;
 	struct fault faults[6];	/* the last one has no name */
 	bool errors;		/* fallback_error grows */
@@ -93,6 +97,11 @@ FIXTURE_VARIANT_ADD(passing, _name##_4k) {				\
 	.faults = { __VA_ARGS__ },					\
 };									\
 FIXTURE_VARIANT_ADD(passing, _name##_2m) {				\
+	.folio = PMD, .errors = _errors, .busy = _busy,			\
+	.faults = { __VA_ARGS__ },					\
+};									\
+FIXTURE_VARIANT_ADD(passing, _name##_hugetlb) {				\
+	.backing = HUGETLB,						\
 	.folio = PMD, .errors = _errors, .busy = _busy,			\
 	.faults = { __VA_ARGS__ },					\
 }
@@ -151,8 +160,8 @@ FIXTURE_SETUP(passing)
 	/* A list is a chunk: two are behind each other on one channel */
 	const char *softdma = variant->halves ? "channels=1 ring=64" :
 			      "channels=4 ring=64 lists=0";
-	const char *why = set_up_on(&self->region, self->nodes, variant->folio,
-				    softdma,
+	const char *why = set_up_on(&self->region, self->nodes,
+				    variant->backing, variant->folio, softdma,
 				    "timeout_ms=60000 max_errors=1000000");
 
 	if (why)
@@ -245,7 +254,7 @@ TEST(small_folios_that_adjoin_share_a_descriptor)
 	int nodes[2];
 	const char *why;
 
-	why = set_up_on(&r, nodes, PAGE, "channels=4 ring=64 lists=0", "");
+	why = set_up_on(&r, nodes, ANON, PAGE, "channels=4 ring=64 lists=0", "");
 	if (why)
 		SKIP(return, "%s", why);
 	frames_of(&r, from);
@@ -272,7 +281,7 @@ TEST(small_folios_that_do_not_adjoin_share_one_as_well)
 	int nodes[2];
 	const char *why;
 
-	why = set_up(&r, nodes, PAGE, "");
+	why = set_up(&r, nodes, ANON, PAGE, "");
 	if (why)
 		SKIP(return, "%s", why);
 	EXPECT_EQ(0, move_halves(&r, nodes[1]));
@@ -325,7 +334,7 @@ TEST(slow_engine_leaves_folios_to_the_cpu)
 	int nodes[2];
 	const char *why;
 
-	why = set_up(&r, nodes, PAGE, "timeout_ms=60000");
+	why = set_up(&r, nodes, ANON, PAGE, "timeout_ms=60000");
 	if (why)
 		SKIP(return, "%s", why);
 	softdma_set("latency_ns", 5000000);
@@ -353,16 +362,18 @@ FIXTURE(lasting)
 
 FIXTURE_VARIANT(lasting)
 {
+	enum backing backing;
 	size_t folio;
 };
 
 FIXTURE_VARIANT_ADD(lasting, of_4k) { .folio = PAGE };
 FIXTURE_VARIANT_ADD(lasting, of_2m) { .folio = PMD };
+FIXTURE_VARIANT_ADD(lasting, of_hugetlb) { .backing = HUGETLB, .folio = PMD };
 
 FIXTURE_SETUP(lasting)
 {
-	const char *why = set_up(&self->region, self->nodes, variant->folio,
-				 "timeout_ms=2000 max_errors=3");
+	const char *why = set_up(&self->region, self->nodes, variant->backing,
+				 variant->folio, "timeout_ms=2000 max_errors=3");
 
 	if (why)
 		SKIP(return, "%s", why);
@@ -622,7 +633,7 @@ TEST(slow_engine_that_many_calls_use_is_not_stuck)
 	const char *why;
 	void *off;
 
-	why = set_up(&all, nodes_of_move, PMD, "timeout_ms=60000");
+	why = set_up(&all, nodes_of_move, ANON, PMD, "timeout_ms=60000");
 	if (!why) {
 		offload_unload();
 		why = offload_use_dcbm("channels=1 ring=64 mbps=6",

@@ -21,6 +21,7 @@
 
 #define GUARD_SEED	0x5a5a5a5a5a5a5a5aULL
 #define THP_DIR		"/sys/kernel/mm/transparent_hugepage"
+#define HUGETLB_MAPPED	"/sys/kernel/mm/hugepages/hugepages-2048kB/migrate_mapped"
 
 static bool no_flags;
 
@@ -248,19 +249,26 @@ static void region_map(struct region *r, enum backing kind, size_t guard)
 	r->addr = r->map + guard;
 }
 
-bool hugetlb_reserve(const int nodes[2], long nr)
+/* So many huge pages of 2 MiB for each of the first two nodes; false if there are fewer */
+static bool hugetlb_reserve(long nr)
 {
 	char path[96], number[24];
 	bool all = true;
+	int nodes[2];
 
 	snprintf(number, sizeof(number), "%ld", nr);
-	for (int i = 0; i < 2; i++) {
+	for (int i = 0; nodes_find(nodes) && i < 2; i++) {
 		snprintf(path, sizeof(path),
 			 "/sys/devices/system/node/node%d/hugepages/hugepages-2048kB/nr_hugepages",
 			 nodes[i]);
 		all &= !file_write(path, number) && file_read_long(path) == nr;
 	}
 	return all;
+}
+
+void hugetlb_give_back(void)
+{
+	hugetlb_reserve(0);
 }
 
 const char *region_create(struct region *r, enum backing kind,
@@ -277,6 +285,10 @@ const char *region_create(struct region *r, enum backing kind,
 	r->fd = region_open(kind, &why);
 	if (why)
 		return why;
+	if (kind == HUGETLB && access(HUGETLB_MAPPED, F_OK))
+		return "no engine of this kernel copies huge pages";
+	if (kind == HUGETLB && !hugetlb_reserve(2 * (size + 2 * guard) / PMD))
+		return "no huge pages to be had";
 	region_map(r, kind, guard);
 	if (folio_size > PAGE && kind != HUGETLB) {
 		found = knobs_set(&knobs, folio_size, kind);

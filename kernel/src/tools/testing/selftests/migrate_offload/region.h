@@ -63,16 +63,16 @@ bool node_run_on(int node);
 /* Where the pages of this task are allocated from now on; -1: anywhere */
 void node_alloc_on(int node);
 
-/* So many huge pages of 2 MiB for each of these nodes; false if there are fewer */
-bool hugetlb_reserve(const int nodes[2], long nr);
-
 /*
  * Make a region on a node, in folios of this size (0: whatever comes), and
- * fill it. NULL, or the unmet need. HUGETLB: of what hugetlb_reserve() got.
+ * fill it. NULL, or the unmet need. For HUGETLB the pools of the first two nodes are
+ * filled, each for as much again, which a stuck engine may keep.
  */
 const char *region_create(struct region *r, enum backing kind,
 			  size_t folio_size, size_t size, int node);
 void region_destroy(struct region *r);
+/* Empty these pools */
+void hugetlb_give_back(void);
 
 void region_fill(struct region *r, uint64_t seed);
 /* Write a part of it once more, where others have put something else */
