@@ -13,7 +13,6 @@
 #include <linux/mempolicy.h>
 #include <pthread.h>
 #include <sched.h>
-#include <stdatomic.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -659,52 +658,6 @@ TEST(slow_engine_that_many_calls_use_is_not_stuck)
 	EXPECT_LE(2, offload_stats(&before).folios);
 	EXPECT_EQ(0, region_wrong_words(&all));
 	tear_down();
-}
-
-/* --- busy CPUs --- */
-
-static atomic_bool spin_stop;
-
-static void *spin(void *arg)
-{
-	while (!spin_stop)
-		;
-	return arg;
-}
-
-#define MTCOPY_DIR	"/sys/module/mtcopy/parameters"
-
-/* Not a fault of DMA, but the one that threads have */
-TEST(mtcopy_on_busy_cpus_copies_in_the_caller)
-{
-	int nodes[2], cpus = sysconf(_SC_NPROCESSORS_ONLN);
-	long caller, helper;
-	pthread_t threads[64];
-	const char *why;
-	struct region r;
-
-	why = nodes_find(nodes) ? offload_use("mtcopy") : "one node only";
-	if (!why)
-		why = region_create(&r, ANON, PMD, SIZE, nodes[0]);
-	if (why)
-		SKIP(return, "%s", why);
-	for (int i = 0; i < cpus && i < 64; i++)
-		ASSERT_EQ(0, pthread_create(&threads[i], NULL, spin, NULL));
-	usleep(100000);
-
-	caller = file_read_long(MTCOPY_DIR "/caller_bytes");
-	helper = file_read_long(MTCOPY_DIR "/helper_bytes");
-	for (int i = 0; i < MOVES; i++)
-		EXPECT_EQ(0, region_move(&r, MOVE_PAGES, nodes[i % 2],
-					 nodes[!(i % 2)]));
-	caller = file_read_long(MTCOPY_DIR "/caller_bytes") - caller;
-	helper = file_read_long(MTCOPY_DIR "/helper_bytes") - helper;
-	spin_stop = true;
-	EXPECT_EQ(0, region_wrong_words(&r));
-	EXPECT_LE((long)(MOVES * SIZE), caller + helper);
-	/* The scheduler may have found a CPU idle for a moment */
-	EXPECT_LT(helper, caller);
-	offload_reset();
 }
 
 TEST_HARNESS_MAIN

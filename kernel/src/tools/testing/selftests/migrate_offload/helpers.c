@@ -7,7 +7,9 @@
  * Needs two CPUs. How fast helpers are is not tested.
  */
 #define _GNU_SOURCE
+#include <pthread.h>
 #include <sched.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -165,6 +167,36 @@ TEST_F(helpers, are_charged_to_the_group_of_the_memory)
 	after = charged();
 	EXPECT_LT(before, after);
 	EXPECT_EQ(0, region_wrong_words(&self->region));
+}
+
+static atomic_bool spin_stop;
+
+static void *spin(void *arg)
+{
+	while (!spin_stop)
+		;
+	return arg;
+}
+
+TEST_F(helpers, leave_the_copies_to_their_caller_if_cpus_are_busy)
+{
+	int cpus = sysconf(_SC_NPROCESSORS_ONLN);
+	pthread_t threads[64];
+	long caller, helper;
+
+	make_region(_metadata, self);
+	for (int i = 0; i < cpus && i < 64; i++)
+		ASSERT_EQ(0, pthread_create(&threads[i], NULL, spin, NULL));
+	usleep(100000);
+
+	caller = file_read_long(MTCOPY_DIR "/caller_bytes");
+	helper = helped(_metadata, self, MOVES);
+	caller = file_read_long(MTCOPY_DIR "/caller_bytes") - caller;
+	spin_stop = true;
+	EXPECT_EQ(0, region_wrong_words(&self->region));
+	EXPECT_LE((long)(MOVES * SIZE), caller + helper);
+	/* The scheduler may have found a CPU idle for a moment */
+	EXPECT_LT(helper, caller);
 }
 
 TEST_HARNESS_MAIN

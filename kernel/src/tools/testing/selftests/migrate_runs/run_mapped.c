@@ -293,6 +293,38 @@ TEST_F(alone, soft_dirty_tells_what_was_written)
 	EXPECT_EQ(0, large_wrong(self->addr, 0, SIZE));
 }
 
+static int uffd_of(char *addr)
+{
+	struct uffdio_api api = { .api = UFFD_API, .features = UFFD_FEATURE_PAGEFAULT_FLAG_WP };
+	struct uffdio_register reg = {
+		.range = { (uintptr_t)addr, SIZE }, .mode = UFFDIO_REGISTER_MODE_WP,
+	};
+	int fd = syscall(SYS_userfaultfd, O_CLOEXEC);
+
+	if (fd >= 0 && !ioctl(fd, UFFDIO_API, &api) && !ioctl(fd, UFFDIO_REGISTER, &reg))
+		return fd;
+	return -1;
+}
+
+TEST_F(alone, write_protection_of_userfaultfd_stays)
+{
+	struct uffdio_writeprotect wp = {
+		.range = { (uintptr_t)self->addr, SIZE },
+		.mode = UFFDIO_WRITEPROTECT_MODE_WP,
+	};
+	long before = mapped();
+	int uffd = uffd_of(self->addr);
+
+	if (uffd < 0 || ioctl(uffd, UFFDIO_WRITEPROTECT, &wp))
+		SKIP(return, "no write protection by userfaultfd");
+	EXPECT_EQ(0, large_move(self->addr, SIZE, 1));
+	EXPECT_EQ(nr_folios, mapped() - before);
+	for (size_t i = 0; i < SIZE; i += folio_size)
+		EXPECT_TRUE(pagemap(self->addr + i) & PM_UFFD_WP);
+	EXPECT_EQ(0, large_wrong(self->addr, 0, SIZE));
+	close(uffd);
+}
+
 /* --- beside those who write --- */
 
 static volatile uint64_t *word_at(struct race *race, size_t offset)
@@ -482,19 +514,6 @@ static void fork_and_write(struct race *race, unsigned int *seed)
 	/* The fork has broken one folio up, and no other is exclusive */
 	renew(race, 0, SIZE);
 	usleep(rand_r(seed) % 20000);
-}
-
-static int uffd_of(char *addr)
-{
-	struct uffdio_api api = { .api = UFFD_API, .features = UFFD_FEATURE_PAGEFAULT_FLAG_WP };
-	struct uffdio_register reg = {
-		.range = { (uintptr_t)addr, SIZE }, .mode = UFFDIO_REGISTER_MODE_WP,
-	};
-	int fd = syscall(SYS_userfaultfd, O_CLOEXEC);
-
-	if (fd >= 0 && !ioctl(fd, UFFDIO_API, &api) && !ioctl(fd, UFFDIO_REGISTER, &reg))
-		return fd;
-	return -1;
 }
 
 /* Write protection by userfaultfd goes while the folio is copied: no fault tells */
