@@ -9,6 +9,7 @@ from pathlib import Path
 
 from ferry import files, packages, paths, proc
 from ferry.errors import FerryError
+from ferry.kernel import kbuild
 from ferry.kernel.kbuild import Kernel
 from ferry.suites import ktap
 from ferry.vm import qemu, records
@@ -42,6 +43,8 @@ TEST_S = 600
 def build(kernel: Kernel) -> list[Path]:
     """The kselftests of Ferry, built beside the kernel."""
     packages.ensure(["gcc", "libc6-dev", "make", "e2fsprogs", "xfsprogs"])
+    # Debian 12's own headers are older than what the functions of selftests/mm use.
+    kbuild.make(kernel.build_dir, "headers", title="make the headers for kselftests")
     return sorted(program for folder in FOLDERS for program in _build(kernel, folder))
 
 
@@ -49,7 +52,7 @@ def _build(kernel: Kernel, folder: str) -> list[Path]:
     source = kernel.source_dir / "tools/testing/selftests" / folder
     output = kernel.source_dir.parent / "selftests" / folder
     output.mkdir(parents=True, exist_ok=True)
-    headers = f"KHDR_INCLUDES=-isystem {kernel.source_dir}/usr/include"
+    headers = f"KHDR_INCLUDES=-isystem {kernel.build_dir}/usr/include"
     args: list[str | Path] = ["make", "-C", source, f"OUTPUT={output}", headers]
     proc.run(args, title=f"build kselftests of {folder}")
     programs = [p for p in output.iterdir() if p.is_file() and not p.suffix]
