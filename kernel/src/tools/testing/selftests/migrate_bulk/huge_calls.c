@@ -5,30 +5,12 @@
  */
 #include "calls_fixture.h"
 
-#include <fcntl.h>
 #include <linux/mempolicy.h>
 #include <pthread.h>
-#include <stdbool.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/mman.h>
-#include <sys/mount.h>
 #include <sys/syscall.h>
-#include <unistd.h>
 
-static bool huge_pages_reserve(const int nodes[2], long nr)
-{
-	char path[96];
-
-	for (int i = 0; i < 2; i++) {
-		snprintf(path, sizeof(path),
-			 "/sys/devices/system/node/node%d/hugepages/hugepages-2048kB/nr_hugepages",
-			 nodes[i]);
-		if (!write_long(path, nr) || read_long(path, NULL) != nr)
-			return false;
-	}
-	return true;
-}
+#include "../migrate_common/events.h"
 
 /* More of them than are gone through at once */
 TEST_F(calls, mbind_moves_hugetlb_pages)
@@ -37,49 +19,19 @@ TEST_F(calls, mbind_moves_hugetlb_pages)
 	long pages = PMD / PAGE, nr = 20;
 	char *huge;
 
-	if (!huge_pages_reserve(c->nodes, nr))
+	if (!hugetlb_reserve(nr))
 		SKIP(return, "no huge pages");
-	bind_new_memory(c->nodes[0]);
+	node_alloc_on(c->nodes[0]);
 	huge = mmap(NULL, nr * PMD, PROT_READ | PROT_WRITE,
 		    MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB, -1, 0);
 	ASSERT_NE(MAP_FAILED, (void *)huge);
 	touch(huge, 0, nr * pages, c->nodes[0]);
 	ASSERT_EQ(0, mbind_at(huge, nr * pages, c->nodes[1]));
 	for (long i = 0; i < nr; i++)
-		EXPECT_EQ(c->nodes[1], node_of(huge + i * PMD));
-	EXPECT_EQ(0, wrong_pages(huge, 0, nr * pages));
+		EXPECT_EQ(c->nodes[1], page_node(huge + i * PMD));
+	EXPECT_EQ(0, words_wrong(huge, 0, nr * pages * PAGE));
 	munmap(huge, nr * PMD);
-	EXPECT_TRUE(huge_pages_reserve(c->nodes, 0));
-}
-
-#define TRACING		"/sys/kernel/tracing/"
-#define CALL_BEGINS	"mm_migrate_pages_start"
-
-/* How often the kernel is to migrate a list from here on */
-static bool calls_begin_to_count(void)
-{
-	mount("tracefs", TRACING, "tracefs", 0, NULL);
-	return write_long(TRACING "set_event_pid", getpid()) &&
-	       write_long(TRACING "events/migrate/" CALL_BEGINS "/enable", 1);
-}
-
-/* How often it was */
-static long calls_counted(void)
-{
-	FILE *trace = fopen(TRACING "trace", "re");
-	char line[512];
-	long nr = 0;
-
-	write_long(TRACING "events/migrate/" CALL_BEGINS "/enable", 0);
-	while (trace && fgets(line, sizeof(line), trace))
-		nr += !!strstr(line, CALL_BEGINS);
-	if (trace)
-		fclose(trace);
-	/* To open it for writing empties it */
-	trace = fopen(TRACING "trace", "we");
-	if (trace)
-		fclose(trace);
-	return nr;
+	EXPECT_TRUE(hugetlb_reserve(0));
 }
 
 /* Those that are there already are no reason to move the others one by one */
@@ -89,7 +41,7 @@ TEST_F_TIMEOUT(calls, every_other_hugetlb_page_is_there, 120)
 	long pages = PMD / PAGE, nr = 16;
 	char *huge;
 
-	if (!huge_pages_reserve(c->nodes, nr))
+	if (!hugetlb_reserve(nr))
 		SKIP(return, "no huge pages");
 	huge = mmap(NULL, nr * PMD, PROT_READ | PROT_WRITE,
 		    MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB, -1, 0);
@@ -98,15 +50,17 @@ TEST_F_TIMEOUT(calls, every_other_hugetlb_page_is_there, 120)
 		touch(huge, i * pages, pages, c->nodes[i % 2]);
 		c->pages[i] = huge + i * PMD;
 	}
-	if (!calls_begin_to_count())
+	if (!events_start("migrate/mm_migrate_pages_start", true))
 		SKIP(return, "no tracing");
 	ASSERT_EQ(0, move_some(c, nr, MPOL_MF_MOVE));
-	EXPECT_EQ(1, calls_counted());
+	/* How often the kernel was to migrate a list */
+	EXPECT_EQ(1, events_count("mm_migrate_pages_start"));
+	events_stop();
 	EXPECT_EQ(0, statuses_not(c->status, 0, nr, c->nodes[1]));
 	EXPECT_EQ(0, astray(c, 0, nr));
-	EXPECT_EQ(0, wrong_pages(huge, 0, nr * pages));
+	EXPECT_EQ(0, words_wrong(huge, 0, nr * pages * PAGE));
 	munmap(huge, nr * PMD);
-	EXPECT_TRUE(huge_pages_reserve(c->nodes, 0));
+	EXPECT_TRUE(hugetlb_reserve(0));
 }
 
 struct rival {
@@ -141,9 +95,9 @@ TEST_F_TIMEOUT(calls, a_hugetlb_page_that_two_move, 120)
 	struct rival rival = { .nodes = c->nodes, .start = &start, .cpu = 1 };
 	pthread_t thread;
 
-	if (!huge_pages_reserve(c->nodes, 2))
+	if (!hugetlb_reserve(2))
 		SKIP(return, "no huge pages");
-	bind_new_memory(c->nodes[0]);
+	node_alloc_on(c->nodes[0]);
 	rival.huge = mmap(NULL, PMD, PROT_READ | PROT_WRITE,
 			  MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB, -1, 0);
 	ASSERT_NE(MAP_FAILED, (void *)rival.huge);
@@ -161,10 +115,10 @@ TEST_F_TIMEOUT(calls, a_hugetlb_page_that_two_move, 120)
 		ASSERT_LE(0, move_some(c, c->nr, MPOL_MF_MOVE));
 	}
 	pthread_join(thread, NULL);
-	EXPECT_EQ(0, wrong_pages(rival.huge, 0, PMD / PAGE));
-	EXPECT_EQ(0, wrong_pages(c->base, 1, c->nr - 1));
+	EXPECT_EQ(0, words_wrong(rival.huge, 0, PMD));
+	EXPECT_EQ(0, words_wrong(c->base, PAGE, (c->nr - 1) * PAGE));
 	munmap(rival.huge, PMD);
-	EXPECT_TRUE(huge_pages_reserve(c->nodes, 0));
+	EXPECT_TRUE(hugetlb_reserve(0));
 }
 
 TEST_HARNESS_MAIN

@@ -14,7 +14,6 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -44,15 +43,15 @@ TEST_F(calls, mbind_moves_or_says_eio)
 		ASSERT_EQ(0, mbind_to(c, 0, 60, c->nodes[1]));
 		ASSERT_EQ(0, astray(c, 0, 60));
 		ASSERT_EQ(0, mbind_to(c, 0, 60, c->nodes[0]));
-		ASSERT_EQ(c->nodes[0], node_of(c->base));
+		ASSERT_EQ(c->nodes[0], page_node(c->base));
 	}
-	ASSERT_TRUE(pin(c->base + 10 * PAGE, fd));
+	ASSERT_TRUE(page_to_pipe(c->base + 10 * PAGE, fd));
 	EXPECT_EQ(-EIO, mbind_to(c, 0, c->nr, c->nodes[1]));
 	EXPECT_EQ(c->nodes[1], bound_to(c->base));
 	EXPECT_EQ(c->nodes[1], bound_to(c->base + (c->nr - 1) * PAGE));
-	EXPECT_EQ(c->nodes[0], node_of(c->base + 10 * PAGE));
+	EXPECT_EQ(c->nodes[0], page_node(c->base + 10 * PAGE));
 	EXPECT_EQ(0, astray(c, 11, c->nr - 11));
-	EXPECT_EQ(0, wrong_pages(c->base, 0, c->nr));
+	EXPECT_EQ(0, words_wrong(c->base, 0, c->nr * PAGE));
 }
 
 /* Neither a hole nor, where none may move, a misplaced page changes a policy */
@@ -74,7 +73,7 @@ TEST_F(calls, mbind_refuses_before_it_changes_anything)
 	ASSERT_EQ(-EFAULT, mbind_to(c, hole, 9, c->nodes[1]));
 	for (long i = 1; i < c->nr; i += 100) {
 		EXPECT_EQ(-1, bound_to(c->base + i * PAGE));
-		EXPECT_EQ(c->nodes[0], node_of(c->base + i * PAGE));
+		EXPECT_EQ(c->nodes[0], page_node(c->base + i * PAGE));
 	}
 	EXPECT_EQ(0, mbind_to(c, 0, hole, c->nodes[1]));
 	EXPECT_EQ(0, astray(c, 0, hole));
@@ -90,14 +89,14 @@ TEST_F(calls, mbind_moves_all_but_what_is_pinned)
 
 	for (long i = 0; i < nr; i++)
 		touch(wide, i * every, 1, c->nodes[0]);
-	ASSERT_TRUE(pin(wide, fd[0]));
-	ASSERT_TRUE(pin(wide + pinned * every * PAGE, fd[1]));
+	ASSERT_TRUE(page_to_pipe(wide, fd[0]));
+	ASSERT_TRUE(page_to_pipe(wide + pinned * every * PAGE, fd[1]));
 	ASSERT_EQ(-EIO, mbind_at(wide, WIDE, c->nodes[1]));
 	for (long i = 0; i < nr; i++) {
 		bool stays = !i || i == pinned;
 
-		ASSERT_EQ(c->nodes[!stays], node_of(wide + i * every * PAGE));
-		ASSERT_EQ(0, wrong_pages(wide, i * every, 1));
+		ASSERT_EQ(c->nodes[!stays], page_node(wide + i * every * PAGE));
+		ASSERT_EQ(0, words_wrong(wide, i * every * PAGE, PAGE));
 	}
 	EXPECT_EQ(c->nodes[1], bound_to(wide));
 	EXPECT_EQ(c->nodes[1], bound_to(wide + (WIDE - 1) * PAGE));
@@ -121,19 +120,19 @@ TEST_F(calls, mbind_interleaves_as_faults_do)
 	ASSERT_TRUE(interleave_new_memory(c->nodes));
 	for (long i = 0; i < WIDE; i++) {
 		*(volatile char *)(wide + i * PAGE) = 1;
-		first[i] = node_of(wide + i * PAGE);
+		first[i] = page_node(wide + i * PAGE);
 	}
 	ASSERT_NE(first[0], first[1]);
 	ASSERT_EQ(0, mbind_at(wide, WIDE, c->nodes[1]));
-	ASSERT_EQ(c->nodes[1], node_of(wide));
-	ASSERT_EQ(c->nodes[1], node_of(wide + PAGE));
+	ASSERT_EQ(c->nodes[1], page_node(wide));
+	ASSERT_EQ(c->nodes[1], page_node(wide + PAGE));
 	ASSERT_EQ(0, syscall(SYS_mbind, wide, WIDE * PAGE, MPOL_DEFAULT, NULL,
 			     0UL, MPOL_MF_MOVE));
 	EXPECT_EQ(-1, bound_to(wide));
 	for (long i = 0; i < WIDE; i++)
-		others += first[i] != node_of(wide + i * PAGE);
+		others += first[i] != page_node(wide + i * PAGE);
 	EXPECT_EQ(0, others);
-	bind_new_memory(-1);
+	node_alloc_on(-1);
 	free(first);
 }
 
@@ -141,31 +140,29 @@ TEST_F(calls, mbind_interleaves_as_faults_do)
 static void fill_node(int node)
 {
 	unsigned long mask = 1UL << node;
-	char path[64], *memory;
+	char *memory;
 	long nr;
 
-	snprintf(path, sizeof(path), "/sys/devices/system/node/node%d/meminfo",
-		 node);
-	nr = read_long(path, "MemFree:") * 1024 / PAGE;
+	nr = node_sum_after(node, "meminfo", "MemFree:") * KIB / PAGE;
 	memory = map(nr * PAGE);
 	syscall(SYS_set_mempolicy, MPOL_PREFERRED, &mask, 64UL);
 	for (long i = 0; i < nr; i++) {
 		memory[i * PAGE] = 1;
-		if (i % 64 == 63 && node_of(memory + i * PAGE) != node)
+		if (i % 64 == 63 && page_node(memory + i * PAGE) != node)
 			break;
 	}
-	bind_new_memory(-1);
+	node_alloc_on(-1);
 }
 
 static long times_reclaimed(void)
 {
 	static const char * const zones[] = {
-		"allocstall_dma32 ", "allocstall_normal ", "allocstall_movable ",
+		"allocstall_dma32", "allocstall_normal", "allocstall_movable",
 	};
 	long times = 0, found;
 
 	for (int i = 0; i < 3; i++) {
-		found = read_long("/proc/vmstat", zones[i]);
+		found = file_sum_after("/proc/vmstat", zones[i]);
 		times += found > 0 ? found : 0;
 	}
 	return times;
@@ -186,7 +183,7 @@ TEST_F_TIMEOUT(calls, mbind_reclaims_nothing_for_a_node_that_is_preferred, 120)
 			     &mask, 64UL, MPOL_MF_MOVE));
 	/* Others may have, a few times */
 	EXPECT_GT(16, times_reclaimed() - before);
-	EXPECT_EQ(0, wrong_pages(wide, 0, WIDE));
+	EXPECT_EQ(0, words_wrong(wide, 0, WIDE * PAGE));
 }
 
 /* What another thread does to the memory that is bound, and what it has seen */
@@ -222,12 +219,12 @@ TEST_F_TIMEOUT(calls, mbind_misses_no_page_that_is_faulted_in, 120)
 			touch(m.wide, i, 1, c->nodes[0]);
 		ASSERT_EQ(0, pthread_create(&thread, NULL, fault_odd_pages, &m));
 		/* Now most, now few of them are there before */
-		while (node_of(m.wide + (WIDE - 1 - turn * 2000) * PAGE) < 0)
+		while (page_node(m.wide + (WIDE - 1 - turn * 2000) * PAGE) < 0)
 			sched_yield();
 		EXPECT_EQ(0, mbind_at(m.wide, WIDE, c->nodes[1]));
 		pthread_join(thread, NULL);
-		EXPECT_EQ(0, pages_not_on(c->nodes[1], m.wide, 0, WIDE));
-		EXPECT_EQ(0, wrong_pages(m.wide, 0, WIDE));
+		EXPECT_EQ(0, pages_not_on(c->nodes[1], m.wide, WIDE * PAGE));
+		EXPECT_EQ(0, words_wrong(m.wide, 0, WIDE * PAGE));
 		munmap(m.wide, WIDE * PAGE);
 	}
 }
@@ -253,7 +250,7 @@ static void *change_its_end(void *arg)
 	     MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
 	madvise(renewed, (REBOUND - RENEWED) * PAGE, MADV_NOHUGEPAGE);
 	touch(m->wide, RENEWED, REBOUND - RENEWED, nodes[0]);
-	m->in_time = node_of(m->wide + WIDE / 2 * PAGE) == nodes[0];
+	m->in_time = page_node(m->wide + WIDE / 2 * PAGE) == nodes[0];
 	return NULL;
 }
 
@@ -276,17 +273,15 @@ TEST_F_TIMEOUT(calls, mbind_in_turns_leaves_alone_what_others_have_bound, 120)
 		__atomic_store_n(&m.stop, true, __ATOMIC_RELAXED);
 		pthread_join(thread, NULL);
 		if (m.in_time) {
-			EXPECT_EQ(0, pages_not_on(c->nodes[1], m.wide, 0,
-						  GONE));
-			EXPECT_EQ(0, pages_not_on(-EFAULT, m.wide, GONE,
-						  RENEWED - GONE));
-			EXPECT_EQ(0, pages_not_on(c->nodes[0], m.wide, RENEWED,
-						  REBOUND - RENEWED));
-			EXPECT_EQ(0, pages_not_on(c->nodes[0], m.wide, REBOUND,
-						  WIDE - REBOUND));
-			EXPECT_EQ(0, wrong_pages(m.wide, 0, GONE));
-			EXPECT_EQ(0, wrong_pages(m.wide, RENEWED,
-						 WIDE - RENEWED));
+			EXPECT_EQ(0, pages_not_on(c->nodes[1], m.wide, GONE * PAGE));
+			EXPECT_EQ(0, pages_not_on(-EFAULT, m.wide + GONE * PAGE,
+						  (RENEWED - GONE) * PAGE));
+			EXPECT_EQ(0, pages_not_on(c->nodes[0], m.wide + RENEWED * PAGE,
+						  (REBOUND - RENEWED) * PAGE));
+			EXPECT_EQ(0, pages_not_on(c->nodes[0], m.wide + REBOUND * PAGE,
+						  (WIDE - REBOUND) * PAGE));
+			EXPECT_EQ(0, words_wrong(m.wide, 0, GONE * PAGE));
+			EXPECT_EQ(0, words_wrong(m.wide, RENEWED * PAGE, (WIDE - RENEWED) * PAGE));
 		}
 		munmap(m.wide, WIDE * PAGE);
 	}
@@ -306,7 +301,7 @@ static void *watch_isolated(void *arg)
 		long isolated;
 
 		mprotect(own, PAGE, turn++ % 2 ? PROT_READ : PROT_NONE);
-		isolated = read_long("/proc/vmstat", "nr_isolated_anon ");
+		isolated = file_sum_after("/proc/vmstat", "nr_isolated_anon");
 		if (isolated > m->most)
 			m->most = isolated;
 	}
@@ -333,7 +328,7 @@ TEST_F_TIMEOUT(calls, mbind_in_turns_lets_go_of_mmap_lock, 120)
 	TH_LOG("at most %ld of %ld pages were isolated at once", m.most, WIDE);
 	EXPECT_LT(0, m.most);
 	EXPECT_GT(WIDE / 2, m.most);
-	EXPECT_EQ(0, wrong_pages(m.wide, 0, WIDE));
+	EXPECT_EQ(0, words_wrong(m.wide, 0, WIDE * PAGE));
 }
 
 /* Move the pages of the parent by one call, which is long */
@@ -368,11 +363,11 @@ static bool killed_call_goes_on(struct calls *c, bool all)
 		move_parents_pages(c, wide, all);
 		exit(0);
 	}
-	while (node_of(wide) != c->nodes[1])
+	while (page_node(wide) != c->nodes[1])
 		sched_yield();
 	kill(pid, SIGKILL);
 	waitpid(pid, NULL, 0);
-	moved = node_of(wide + (WIDE - 1) * PAGE) == c->nodes[1];
+	moved = page_node(wide + (WIDE - 1) * PAGE) == c->nodes[1];
 	munmap(wide, WIDE * PAGE);
 	return moved;
 }

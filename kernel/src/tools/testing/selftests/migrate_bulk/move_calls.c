@@ -24,7 +24,7 @@ TEST_F(calls, every_page_arrives_and_says_so)
 	ASSERT_EQ(0, move_some(c, c->nr, MPOL_MF_MOVE));
 	EXPECT_EQ(0, statuses_not(c->status, 0, c->nr, c->nodes[1]));
 	EXPECT_EQ(0, astray(c, 0, c->nr));
-	EXPECT_EQ(0, wrong_pages(c->base, 0, c->nr));
+	EXPECT_EQ(0, words_wrong(c->base, 0, c->nr * PAGE));
 	EXPECT_EQ(0, move_some(c, 0, MPOL_MF_MOVE));
 }
 
@@ -42,7 +42,7 @@ TEST_F(calls, one_page_a_call)
 		ASSERT_EQ(c->nodes[1], status);
 	}
 	EXPECT_EQ(0, astray(c, 0, 100));
-	EXPECT_EQ(0, wrong_pages(c->base, 0, c->nr));
+	EXPECT_EQ(0, words_wrong(c->base, 0, c->nr * PAGE));
 }
 
 TEST_F(calls, addresses_in_any_order_and_nodes_in_turns)
@@ -57,7 +57,7 @@ TEST_F(calls, addresses_in_any_order_and_nodes_in_turns)
 	ASSERT_EQ(0, move_some(c, c->nr, MPOL_MF_MOVE));
 	EXPECT_EQ(0, memcmp(c->to, c->status, c->nr * sizeof(*c->to)));
 	EXPECT_EQ(0, astray(c, 0, c->nr));
-	EXPECT_EQ(0, wrong_pages(c->base, 0, c->nr));
+	EXPECT_EQ(0, words_wrong(c->base, 0, c->nr * PAGE));
 }
 
 enum kind {
@@ -116,8 +116,8 @@ TEST_F(calls, each_address_has_its_own_status)
 		}
 		if (kind[i] == PRESENT || kind[i] == SHARED) {
 			ASSERT_EQ(c->nodes[kind[i] == PRESENT],
-				  node_of(c->pages[i]));
-			ASSERT_EQ(0, wrong_pages(c->base, i, 1));
+				  page_node(c->pages[i]));
+			ASSERT_EQ(0, words_wrong(c->base, i * PAGE, PAGE));
 		}
 	}
 	/* The shared ones move as well when that is asked for */
@@ -152,8 +152,8 @@ TEST_F(calls, addresses_in_any_order_have_their_own_status)
 			  page % 3 == 1 ? -ENOENT : -EFAULT, c->status[i]);
 		if (page % 3)
 			continue;
-		ASSERT_EQ(c->nodes[1], node_of(c->pages[i]));
-		ASSERT_EQ(0, wrong_pages(c->base, page, 1));
+		ASSERT_EQ(c->nodes[1], page_node(c->pages[i]));
+		ASSERT_EQ(0, words_wrong(c->base, page * PAGE, PAGE));
 	}
 }
 
@@ -168,7 +168,7 @@ TEST_F(calls, a_pinned_page_stays_in_any_order)
 	char *again = c->base + (twice + 10) * PAGE;
 	int fd[2];
 
-	bind_new_memory(c->nodes[0]);
+	node_alloc_on(c->nodes[0]);
 	ASSERT_NE(MAP_FAILED, mmap(c->base + twice * PAGE, PAGE,
 				   PROT_READ | PROT_WRITE, MAP_FIXED |
 				   MAP_SHARED | MAP_ANONYMOUS, -1, 0));
@@ -178,19 +178,19 @@ TEST_F(calls, a_pinned_page_stays_in_any_order)
 	ASSERT_EQ(1, *(volatile char *)again);
 	for (long i = 0; i < c->nr; i++)
 		c->pages[i] = c->base + i * 7 % c->nr * PAGE;
-	ASSERT_TRUE(pin(c->pages[pinned], fd));
+	ASSERT_TRUE(page_to_pipe(c->pages[pinned], fd));
 	left = move_some(c, c->nr, MPOL_MF_MOVE_ALL);
 	ASSERT_LT(c->nr / 4, left);
 	for (long i = 0; i < c->nr; i++) {
 		if (c->status[i] == UNTOUCHED)
 			untouched++;
 		else
-			ASSERT_EQ(c->status[i], node_of(c->pages[i]));
+			ASSERT_EQ(c->status[i], page_node(c->pages[i]));
 	}
 	EXPECT_LE(left, untouched);
 	EXPECT_EQ(UNTOUCHED, c->status[pinned]);
-	EXPECT_EQ(c->nodes[0], node_of(c->pages[pinned]));
-	EXPECT_EQ(0, wrong_pages(c->base, 0, twice));
+	EXPECT_EQ(c->nodes[0], page_node(c->pages[pinned]));
+	EXPECT_EQ(0, words_wrong(c->base, 0, twice * PAGE));
 	close(fd[0]);
 	close(fd[1]);
 }
@@ -208,7 +208,7 @@ TEST_F(calls, an_address_twice)
 		if (c->status[i] != -EBUSY)
 			ASSERT_EQ(c->nodes[1], c->status[i]);
 	EXPECT_EQ(0, statuses_not(c->status, 2, c->nr / 2 - 2, c->nodes[1]));
-	EXPECT_EQ(0, wrong_pages(c->base, 0, c->nr));
+	EXPECT_EQ(0, words_wrong(c->base, 0, c->nr * PAGE));
 	EXPECT_EQ(0, astray(c, 2, c->nr - 2));
 }
 
@@ -226,7 +226,7 @@ TEST_F(calls, an_address_for_two_nodes)
 	EXPECT_EQ(0, statuses_not(c->status, 0, half, c->nodes[1]));
 	EXPECT_EQ(0, statuses_not(c->status, half, half, c->nodes[0]));
 	EXPECT_EQ(0, astray(c, half, half));
-	EXPECT_EQ(0, wrong_pages(c->base, 0, c->nr));
+	EXPECT_EQ(0, words_wrong(c->base, 0, c->nr * PAGE));
 }
 
 TEST_F(calls, pages_of_huge_pages)
@@ -244,7 +244,7 @@ TEST_F(calls, pages_of_huge_pages)
 		if (c->status[i] != -EBUSY)
 			ASSERT_EQ(c->nodes[1], c->status[i]);
 	EXPECT_EQ(0, astray(c, 0, nr));
-	EXPECT_EQ(0, wrong_pages(huge, 0, 3 * pages));
+	EXPECT_EQ(0, words_wrong(huge, 0, 3 * pages * PAGE));
 }
 
 /* What comes before a wrong node or address is done, nothing after it */
@@ -254,9 +254,9 @@ static void check_cut(struct __test_metadata *_metadata, struct calls *c,
 	EXPECT_EQ(0, statuses_not(c->status, 0, cut, c->nodes[1]));
 	EXPECT_EQ(0, statuses_not(c->status, cut, c->nr - cut, UNTOUCHED));
 	EXPECT_EQ(0, astray(c, 0, cut));
-	EXPECT_EQ(c->nodes[0], node_of(c->base + cut * PAGE));
-	EXPECT_EQ(c->nodes[0], node_of(c->base + (c->nr - 1) * PAGE));
-	EXPECT_EQ(0, wrong_pages(c->base, 0, c->nr));
+	EXPECT_EQ(c->nodes[0], page_node(c->base + cut * PAGE));
+	EXPECT_EQ(c->nodes[0], page_node(c->base + (c->nr - 1) * PAGE));
+	EXPECT_EQ(0, words_wrong(c->base, 0, c->nr * PAGE));
 }
 
 TEST_F(calls, a_node_that_is_none)
@@ -306,7 +306,7 @@ TEST_F(calls, a_status_that_cannot_be_written)
 	c->status = mmap(NULL, 4 * PAGE, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS,
 			 -1, 0);
 	ASSERT_EQ(-EFAULT, move_some(c, c->nr, MPOL_MF_MOVE));
-	EXPECT_EQ(0, wrong_pages(c->base, 0, c->nr));
+	EXPECT_EQ(0, words_wrong(c->base, 0, c->nr * PAGE));
 }
 
 TEST_F(calls, a_pinned_page_stays)
@@ -315,15 +315,15 @@ TEST_F(calls, a_pinned_page_stays)
 	long nr = 100, pinned = 50;
 	int fd[2];
 
-	ASSERT_TRUE(pin(c->pages[pinned], fd));
+	ASSERT_TRUE(page_to_pipe(c->pages[pinned], fd));
 	ASSERT_EQ(1, move_some(c, nr, MPOL_MF_MOVE));
 	/* A status that is there is true */
 	for (long i = 0; i < nr; i++)
 		if (c->status[i] != UNTOUCHED)
-			ASSERT_EQ(c->status[i], node_of(c->pages[i]));
-	EXPECT_EQ(c->nodes[0], node_of(c->pages[pinned]));
+			ASSERT_EQ(c->status[i], page_node(c->pages[i]));
+	EXPECT_EQ(c->nodes[0], page_node(c->pages[pinned]));
 	EXPECT_EQ(UNTOUCHED, c->status[pinned]);
-	EXPECT_EQ(0, wrong_pages(c->base, 0, c->nr));
+	EXPECT_EQ(0, words_wrong(c->base, 0, c->nr * PAGE));
 
 	/* And moves as soon as it is free */
 	close(fd[0]);
@@ -341,7 +341,7 @@ TEST_F(calls, a_pinned_page_among_two_nodes)
 
 	for (long i = 0; i < nr; i += 2)
 		c->to[i] = c->nodes[0];
-	ASSERT_TRUE(pin(c->pages[pinned], fd));
+	ASSERT_TRUE(page_to_pipe(c->pages[pinned], fd));
 	left = move_some(c, nr, MPOL_MF_MOVE);
 	ASSERT_LE(1, left);
 	ASSERT_GE(nr, left);
@@ -349,12 +349,12 @@ TEST_F(calls, a_pinned_page_among_two_nodes)
 		if (c->status[i] == UNTOUCHED)
 			continue;
 		ASSERT_EQ(c->to[i], c->status[i]);
-		ASSERT_EQ(c->to[i], node_of(c->pages[i]));
+		ASSERT_EQ(c->to[i], page_node(c->pages[i]));
 		moved++;
 	}
 	EXPECT_LE(moved, nr - left);
 	EXPECT_EQ(UNTOUCHED, c->status[pinned]);
-	EXPECT_EQ(0, wrong_pages(c->base, 0, c->nr));
+	EXPECT_EQ(0, words_wrong(c->base, 0, c->nr * PAGE));
 }
 
 TEST_F(calls, pages_in_another_cpus_cache_move)
@@ -387,11 +387,11 @@ TEST_F(calls, migrate_pages_moves_all_that_there_is)
 	renew_elsewhere(c, 5, 5);
 	ASSERT_LE(0, migrate_all(0, c->nodes[0], c->nodes[1]));
 	for (long i = 0; i < nr; i++) {
-		ASSERT_EQ(c->nodes[1], node_of(wide + i * every * PAGE));
-		ASSERT_EQ(0, wrong_pages(wide, i * every, 1));
+		ASSERT_EQ(c->nodes[1], page_node(wide + i * every * PAGE));
+		ASSERT_EQ(0, words_wrong(wide, i * every * PAGE, PAGE));
 	}
 	EXPECT_EQ(0, astray(c, 0, c->nr));
-	EXPECT_EQ(0, wrong_pages(c->base, 0, c->nr));
+	EXPECT_EQ(0, words_wrong(c->base, 0, c->nr * PAGE));
 }
 
 TEST_F(calls, migrate_pages_counts_a_pinned_page)
@@ -399,9 +399,9 @@ TEST_F(calls, migrate_pages_counts_a_pinned_page)
 	struct calls *c = &self->c;
 	int fd[2];
 
-	ASSERT_TRUE(pin(c->base + 700 * PAGE, fd));
+	ASSERT_TRUE(page_to_pipe(c->base + 700 * PAGE, fd));
 	EXPECT_LE(1, migrate_all(0, c->nodes[0], c->nodes[1]));
-	EXPECT_EQ(c->nodes[0], node_of(c->base + 700 * PAGE));
+	EXPECT_EQ(c->nodes[0], page_node(c->base + 700 * PAGE));
 	EXPECT_EQ(0, astray(c, 0, 700));
 	EXPECT_EQ(0, astray(c, 701, c->nr - 701));
 }
@@ -410,10 +410,10 @@ TEST_F(calls, migrate_pages_counts_a_pinned_page)
 TEST_F(calls, nothing_stays_isolated_or_allocated)
 {
 	struct calls *c = &self->c;
-	long isolated = counter("nr_isolated_anon "), free = 0, lost;
+	long isolated = vmstat("nr_isolated_anon"), free = 0, lost;
 	int fd[2];
 
-	ASSERT_TRUE(pin(c->base + 600 * PAGE, fd));
+	ASSERT_TRUE(page_to_pipe(c->base + 600 * PAGE, fd));
 	c->pages[700] = c->pages[699];
 	for (int turn = 0; turn < 24; turn++) {
 		if (turn == 4)
@@ -423,9 +423,9 @@ TEST_F(calls, nothing_stays_isolated_or_allocated)
 		ASSERT_LE(0, move_some(c, c->nr, MPOL_MF_MOVE));
 	}
 	lost = free - free_pages();
-	EXPECT_EQ(isolated, counter("nr_isolated_anon "));
+	EXPECT_EQ(isolated, vmstat("nr_isolated_anon"));
 	EXPECT_GT(2 * MANY, lost);
-	EXPECT_EQ(0, wrong_pages(c->base, 0, c->nr));
+	EXPECT_EQ(0, words_wrong(c->base, 0, c->nr * PAGE));
 	/* None has a reference left over: all can be isolated again */
 	close(fd[0]);
 	close(fd[1]);
@@ -437,19 +437,19 @@ TEST_F(calls, nothing_stays_isolated_or_allocated)
 TEST_F(calls, locked_memory_stays_locked)
 {
 	struct calls *c = &self->c;
-	long locked = counter("nr_mlock ");
+	long locked = vmstat("nr_mlock");
 
 	ASSERT_EQ(0, mlock(c->base, 200 * PAGE));
-	ASSERT_EQ(locked + 200, counter("nr_mlock "));
+	ASSERT_EQ(locked + 200, vmstat("nr_mlock"));
 	for (int turn = 0; turn < 4; turn++) {
 		for (long i = 0; i < c->nr; i++)
 			c->to[i] = c->nodes[!(turn % 2)];
 		ASSERT_EQ(0, move_some(c, c->nr, MPOL_MF_MOVE));
 		ASSERT_EQ(0, statuses_not(c->status, 0, c->nr, c->to[0]));
-		ASSERT_EQ(locked + 200, counter("nr_mlock "));
+		ASSERT_EQ(locked + 200, vmstat("nr_mlock"));
 	}
 	ASSERT_EQ(0, munlock(c->base, 200 * PAGE));
-	EXPECT_EQ(locked, counter("nr_mlock "));
+	EXPECT_EQ(locked, vmstat("nr_mlock"));
 }
 
 struct zapper {
@@ -481,7 +481,7 @@ TEST_F_TIMEOUT(calls, memory_that_goes_away_meanwhile, 120)
 {
 	struct calls *c = &self->c;
 	struct zapper z = { .c = c };
-	long isolated = counter("nr_isolated_anon "), free = 0, lost;
+	long isolated = vmstat("nr_isolated_anon"), free = 0, lost;
 	pthread_t thread;
 
 	run_on(0);
@@ -492,13 +492,13 @@ TEST_F_TIMEOUT(calls, memory_that_goes_away_meanwhile, 120)
 		for (long i = 0; i < c->nr; i++)
 			c->to[i] = c->nodes[!(turn % 2)];
 		ASSERT_LE(0, move_some(c, c->nr, MPOL_MF_MOVE));
-		ASSERT_EQ(0, wrong_pages(c->base, 0, 50));
+		ASSERT_EQ(0, words_wrong(c->base, 0, 50 * PAGE));
 	}
 	__atomic_store_n(&z.stop, true, __ATOMIC_RELAXED);
 	pthread_join(thread, NULL);
 	lost = free - free_pages();
 	EXPECT_GT(2 * MANY, lost);
-	EXPECT_EQ(isolated, counter("nr_isolated_anon "));
+	EXPECT_EQ(isolated, vmstat("nr_isolated_anon"));
 }
 
 TEST_HARNESS_MAIN

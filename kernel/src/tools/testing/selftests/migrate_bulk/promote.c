@@ -10,9 +10,7 @@
 
 #include <linux/mempolicy.h>
 #include <pthread.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -23,9 +21,6 @@
 
 #define BATCH		"/proc/sys/vm/migrate_promote_batch"
 #define BALANCING	"/proc/sys/kernel/numa_balancing"
-#define SCAN		"/sys/kernel/debug/sched/numa_balancing"
-#define VMSTAT		"/proc/vmstat"
-#define REFRESH		"/proc/sys/vm/stat_refresh"
 #define COMPACT		"/proc/sys/vm/compact_memory"
 #define TIERING		2
 #define NOTES		16
@@ -33,14 +28,6 @@
 #define FEW		5L
 /* A tick may come between any two lines of a test */
 #define ATTEMPTS	8
-
-static double seconds(clockid_t clock)
-{
-	struct timespec now;
-
-	clock_gettime(clock, &now);
-	return now.tv_sec + now.tv_nsec / 1e9;
-}
 
 /* Linux looks at a task's memory, and at what it has noted, as the task runs */
 static void run_for(double s)
@@ -59,26 +46,23 @@ static void touch_again(const char *addr, long nr)
 
 static long pages_on(int node, const char *addr, long nr)
 {
-	return nr - pages_not_on(node, addr, 0, nr);
+	return nr - pages_not_on(node, addr, nr * PAGE);
 }
 
 /* What task_numa_fault() was told has moved; -1 if the kernel does not say */
 static long told_of(void)
 {
-	char key[64];
-
-	snprintf(key, sizeof(key), "%-45s:", "numa_pages_migrated");
-	return read_long("/proc/thread-self/sched", key);
+	return file_sum_after("/proc/thread-self/sched", "numa_pages_migrated");
 }
 
 /* Hide all that this task has on the slow node; false if Linux does not */
 static bool hide(long nr)
 {
-	long before = read_long(VMSTAT, "numa_pte_updates");
+	long before = vmstat("numa_pte_updates");
 	double begin = seconds(CLOCK_MONOTONIC);
 
-	write_long(BALANCING, TIERING);
-	while (read_long(VMSTAT, "numa_pte_updates") - before < nr) {
+	file_write_long(BALANCING, TIERING);
+	while (vmstat("numa_pte_updates") - before < nr) {
 		run_for(0.01);
 		if (seconds(CLOCK_MONOTONIC) - begin > 20)
 			return false;
@@ -92,8 +76,7 @@ static char *map_slow(int slow)
 	char *base = map(PAGES * PAGE);
 
 	touch(base, 0, PAGES, slow);
-	bind_new_memory(-1);
-	write_long(COMPACT, 1);
+	file_write_long(COMPACT, 1);
 	return base;
 }
 
@@ -106,20 +89,22 @@ FIXTURE(promote)
 
 FIXTURE_SETUP(promote)
 {
+	const char *why;
 	int nodes[2];
 
 	if (geteuid())
 		SKIP(return, "needs root");
-	if (access(BATCH, F_OK) || access(SCAN, F_OK))
-		SKIP(return, "no vm.migrate_promote_batch, or no debugfs");
+	if (access(BATCH, F_OK))
+		SKIP(return, "no vm.migrate_promote_batch");
 	if (!nodes_find(nodes))
 		SKIP(return, "one node with memory only");
+	why = balancing_begin();
+	if (why)
+		SKIP(return, "%s", why);
 	self->fast = nodes[0];
 	self->slow = nodes[1];
-	write_long(SCAN "/scan_delay_ms", 1);
-	write_long(SCAN "/scan_period_min_ms", 10);
-	write_long(SCAN "/scan_period_max_ms", 50);
-	ASSERT_TRUE(write_long(BATCH, NOTES));
+	file_write_long(BALANCING, 0);
+	ASSERT_EQ(0, file_write_long(BATCH, NOTES));
 	self->base = map_slow(self->slow);
 	if (!hide(PAGES))
 		SKIP(return, "NUMA balancing hides nothing: no node is slow");
@@ -127,18 +112,15 @@ FIXTURE_SETUP(promote)
 
 FIXTURE_TEARDOWN_PARENT(promote)
 {
-	write_long(BALANCING, 0);
-	write_long(BATCH, 0);
-	write_long(SCAN "/scan_period_max_ms", 60000);
-	write_long(SCAN "/scan_period_min_ms", 1000);
-	write_long(SCAN "/scan_delay_ms", 1000);
+	balancing_end();
+	file_write_long(BATCH, 0);
 }
 
 /* Fresh ones, hidden */
 static void renew(struct __test_metadata *_metadata,
 		  FIXTURE_DATA(promote) *self)
 {
-	write_long(BALANCING, 0);
+	file_write_long(BALANCING, 0);
 	ASSERT_EQ(0, munmap(self->base, PAGES * PAGE));
 	self->base = map_slow(self->slow);
 	ASSERT_TRUE(hide(PAGES));
@@ -146,16 +128,15 @@ static void renew(struct __test_metadata *_metadata,
 
 TEST_F(promote, what_is_touched_moves_and_is_counted)
 {
-	long promoted = read_long(VMSTAT, "pgpromote_success");
+	long promoted = vmstat("pgpromote_success");
 	long told = told_of();
 
 	ASSERT_EQ(PAGES, pages_on(self->slow, self->base, PAGES));
 	touch_again(self->base, PAGES);
 	run_for(0.05);
 	EXPECT_EQ(PAGES, pages_on(self->fast, self->base, PAGES));
-	EXPECT_EQ(0, wrong_pages(self->base, 0, PAGES));
-	write_long(REFRESH, 1);
-	EXPECT_LE(PAGES, read_long(VMSTAT, "pgpromote_success") - promoted);
+	EXPECT_EQ(0, words_wrong(self->base, 0, PAGES * PAGE));
+	EXPECT_LE(PAGES, vmstat("pgpromote_success") - promoted);
 	if (told >= 0)
 		EXPECT_EQ(PAGES, told_of() - told);
 }
@@ -171,7 +152,7 @@ TEST_F_TIMEOUT(promote, a_note_waits_for_others, 120)
 	}
 	EXPECT_TRUE(waits);
 	/* Off: each moves in its fault */
-	write_long(BATCH, 0);
+	file_write_long(BATCH, 0);
 	touch_again(self->base, 1);
 	EXPECT_EQ(1, pages_on(self->fast, self->base, 1));
 }
@@ -181,7 +162,7 @@ TEST_F(promote, a_tick_moves_what_is_noted)
 	touch_again(self->base, FEW);
 	run_for(0.05);
 	EXPECT_EQ(FEW, pages_on(self->fast, self->base, FEW));
-	EXPECT_EQ(0, wrong_pages(self->base, 0, PAGES));
+	EXPECT_EQ(0, words_wrong(self->base, 0, PAGES * PAGE));
 }
 
 /* Whatever the fault has found, the policy of now decides */
@@ -209,12 +190,11 @@ TEST_F_TIMEOUT(promote, memory_may_go_while_it_is_noted, 120)
 		ASSERT_EQ(0, madvise(self->base, FEW * PAGE, MADV_DONTNEED));
 		run_for(0.01);
 		/* New, and whatever was moved, it was not into these */
-		for (long at = 0; at < FEW * (long)(PAGE / 8); at++)
-			ASSERT_EQ(0, ((uint64_t *)self->base)[at]);
+		ASSERT_EQ(0, words_nonzero(self->base, FEW * PAGE));
 		touch_again(self->base + FEW * PAGE, FEW);
 		ASSERT_EQ(0, munmap(self->base + FEW * PAGE, FEW * PAGE));
 		run_for(0.01);
-		EXPECT_EQ(0, wrong_pages(self->base, 2 * FEW, PAGES - 2 * FEW));
+		EXPECT_EQ(0, words_wrong(self->base, 2 * FEW * PAGE, (PAGES - 2 * FEW) * PAGE));
 		ASSERT_EQ(self->base + FEW * PAGE,
 			  mmap(self->base + FEW * PAGE, FEW * PAGE,
 			       PROT_READ | PROT_WRITE,
@@ -233,12 +213,12 @@ TEST_F_TIMEOUT(promote, memory_may_be_shared_while_it_is_noted, 120)
 		pid = fork();
 		ASSERT_LE(0, pid);
 		if (!pid)
-			_exit(wrong_pages(self->base, 0, PAGES) != 0);
+			_exit(words_wrong(self->base, 0, PAGES * PAGE) != 0);
 		self->base[8] = 1;
 		self->base[8] = 0;
 		ASSERT_EQ(pid, waitpid(pid, &status, 0));
 		ASSERT_EQ(0, status);
-		EXPECT_EQ(0, wrong_pages(self->base, 1, PAGES - 1));
+		EXPECT_EQ(0, words_wrong(self->base, PAGE, (PAGES - 1) * PAGE));
 		renew(_metadata, self);
 	}
 }
@@ -270,7 +250,7 @@ TEST_F_TIMEOUT(promote, task_may_end_with_notes, 120)
 		}
 		ASSERT_EQ(pid, waitpid(pid, &status, 0));
 		ASSERT_EQ(0, status);
-		EXPECT_EQ(0, wrong_pages(self->base, 0, PAGES));
+		EXPECT_EQ(0, words_wrong(self->base, 0, PAGES * PAGE));
 		renew(_metadata, self);
 	}
 }
@@ -280,11 +260,11 @@ TEST_F(promote, pinned_page_stays)
 {
 	int fd[2];
 
-	ASSERT_TRUE(pin(self->base, fd));
+	ASSERT_TRUE(page_to_pipe(self->base, fd));
 	touch_again(self->base, PAGES);
 	run_for(0.05);
-	EXPECT_EQ(self->slow, node_of(self->base));
-	EXPECT_EQ(0, wrong_pages(self->base, 0, PAGES));
+	EXPECT_EQ(self->slow, page_node(self->base));
+	EXPECT_EQ(0, words_wrong(self->base, 0, PAGES * PAGE));
 }
 
 TEST_HARNESS_MAIN

@@ -7,28 +7,6 @@
 #include "offload.h"
 #include "region.h"
 
-#define BALANCING	"/proc/sys/kernel/numa_balancing"
-#define SCAN		"/sys/kernel/debug/sched/numa_balancing"
-
-const char *balancing_begin(void)
-{
-	if (access(SCAN, F_OK))
-		return "no NUMA balancing";
-	file_write(SCAN "/scan_delay_ms", "10");
-	file_write(SCAN "/scan_period_min_ms", "20");
-	file_write(SCAN "/scan_period_max_ms", "100");
-	return file_write(BALANCING, "1") ?
-	       "NUMA balancing cannot be switched on" : NULL;
-}
-
-void balancing_end(void)
-{
-	file_write(BALANCING, "0");
-	file_write(SCAN "/scan_period_max_ms", "60000");
-	file_write(SCAN "/scan_period_min_ms", "1000");
-	file_write(SCAN "/scan_delay_ms", "1000");
-}
-
 #define DAMON	"/sys/kernel/mm/damon/admin/kdamonds"
 #define CONTEXT	"0/contexts/0/"
 #define SCHEME	CONTEXT "schemes/0/"

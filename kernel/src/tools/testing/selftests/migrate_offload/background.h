@@ -1,17 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Those who migrate memory of their own accord: NUMA balancing and DAMON.
+ * DAMON, which migrates memory of its own accord.
  */
 #ifndef MIGRATE_OFFLOAD_BACKGROUND_H
 #define MIGRATE_OFFLOAD_BACKGROUND_H
 
 #include <stdint.h>
 
-/* Each begins what the other ends. NULL, or the unmet need. */
-const char *balancing_begin(void);
-void balancing_end(void);
-
-/* All folios of these frames are cold, and cold ones go to this node */
+/* All folios of these frames are cold, and cold ones go to this node. NULL, or the unmet need. */
 const char *damon_begin(uint64_t first, uint64_t last, int node);
 /* Bytes that it has moved */
 long damon_moved(void);

@@ -9,17 +9,15 @@
  */
 #include "../kselftest_harness.h"
 
-#include <linux/io_uring.h>
 #include <linux/mman.h>
 #include <sys/mman.h>
-#include <sys/syscall.h>
-#include <sys/uio.h>
 #include <time.h>
 
 #include "background.h"
-#include "cgroup.h"
+#include "../migrate_common/cgroup.h"
 #include "offload.h"
 #include "region.h"
+#include "uring.h"
 
 #define WAIT_MS		20000
 
@@ -69,9 +67,9 @@ static const char *compact(struct region *r, const int *nodes)
 	for (size_t at = 0; at < r->size; at += 2 * RUN)
 		madvise(r->addr + at, RUN, MADV_DONTNEED);
 	file_write(PCP_FRACTION, "0");
-	moved = file_sum_after("/proc/vmstat", "pgmigrate_success");
+	moved = vmstat("pgmigrate_success");
 	error = file_write("/proc/sys/vm/compact_memory", "1");
-	moved = file_sum_after("/proc/vmstat", "pgmigrate_success") - moved;
+	moved = vmstat("pgmigrate_success") - moved;
 	for (size_t at = 0; at < r->size; at += 2 * RUN)
 		region_refill(r, at, RUN);
 	if (error)
@@ -154,17 +152,15 @@ static const char *contig(struct region *r, const int *nodes)
 /* What is pinned for long must leave ZONE_MOVABLE */
 static const char *pin(struct region *r, const int *nodes)
 {
-	struct iovec iov = { r->addr, r->size };
-	struct io_uring_params params = {};
-	int ring, error;
+	struct ring ring;
+	int error;
 
 	(void)nodes;
-	ring = syscall(SYS_io_uring_setup, 1, &params);
-	if (ring < 0)
+	if (!ring_possible())
 		return "no io_uring";
-	error = syscall(SYS_io_uring_register, ring, IORING_REGISTER_BUFFERS,
-			&iov, 1);
-	close(ring);
+	ring_open(&ring);
+	error = ring_pin(&ring, r->addr, r->size);
+	ring_close(&ring);
 	return error ? "cannot register a buffer" : NULL;
 }
 
@@ -295,10 +291,12 @@ FIXTURE_TEARDOWN_PARENT(caller)
 /* Pages that are not where they were */
 static size_t moved_pages(struct region *r, const uint64_t *frames)
 {
+	uint64_t *now = page_frames(r->addr, r->size);
 	size_t moved = 0;
 
 	for (size_t i = 0; i < r->size / PAGE; i++)
-		moved += page_frame(r->addr + i * PAGE) != frames[i];
+		moved += now[i] != frames[i];
+	free(now);
 	return moved;
 }
 
@@ -307,7 +305,7 @@ static const char *provoke(struct __test_metadata *_metadata,
 			   const FIXTURE_VARIANT(caller) *variant,
 			   struct offload_stats *grew)
 {
-	uint64_t *frames = calloc(variant->size / PAGE, sizeof(*frames));
+	uint64_t *frames;
 	int nodes[2] = {
 		self->nodes[variant->from], self->nodes[!variant->from]
 	};
@@ -318,8 +316,7 @@ static const char *provoke(struct __test_metadata *_metadata,
 	why = region_create(r, ANON, variant->folio, variant->size, nodes[0]);
 	if (why)
 		return why;
-	for (size_t i = 0; i < r->size / PAGE; i++)
-		frames[i] = page_frame(r->addr + i * PAGE);
+	frames = page_frames(r->addr, r->size);
 	before = offload_stats(NULL);
 	why = variant->provoke(r, nodes);
 	*grew = offload_stats(&before);

@@ -308,16 +308,13 @@ static size_t live_and_die(size_t size, int node)
 	wrong += region_wrong_words(&r);
 
 	madvise(r.addr, size / 2, MADV_DONTNEED);
-	for (size_t at = 0; at < size / 2; at += 8)
-		wrong += *(uint64_t *)(r.addr + at) != 0;
+	wrong += words_nonzero(r.addr, size / 2);
 
 	moved = mremap(r.addr + size / 2, size / 2, size / 2,
 		       MREMAP_MAYMOVE | MREMAP_DONTUNMAP, NULL);
 	if (moved == MAP_FAILED)
 		return wrong + 1;
-	for (size_t at = 0; at < size / 2; at += 8)
-		wrong += *(uint64_t *)(moved + at) !=
-			 region_word(&r, size / 2 + at);
+	wrong += words_wrong_masked(moved - size / 2, size / 2, size / 2, r.seed);
 	munmap(moved, size / 2);
 	region_destroy(&r);
 	return wrong;

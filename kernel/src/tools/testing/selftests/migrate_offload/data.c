@@ -76,7 +76,7 @@ FIXTURE_SETUP(move)
 FIXTURE_TEARDOWN_PARENT(move)
 {
 	offload_reset();
-	hugetlb_give_back();
+	hugetlb_reserve(0);
 }
 
 static void check_contents(struct __test_metadata *_metadata,
@@ -84,7 +84,7 @@ static void check_contents(struct __test_metadata *_metadata,
 {
 	ASSERT_EQ(0, region_wrong_words(r));
 	ASSERT_EQ(0, region_pages_off(r, node));
-	ASSERT_TRUE(!folio || !region_pages_not_in(r, folio));
+	ASSERT_TRUE(!folio || !pages_not_in_folios(r->addr, r->size, folio));
 }
 
 /* A few folios may be busy for a moment, and be moved by Linux itself */

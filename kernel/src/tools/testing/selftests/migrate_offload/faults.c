@@ -13,7 +13,6 @@
 #include <linux/mempolicy.h>
 #include <pthread.h>
 #include <sched.h>
-#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -65,7 +64,7 @@ static const char *set_up(struct region *r, int nodes[2], enum backing backing,
 
 static void tear_down(void)
 {
-	hugetlb_give_back();
+	hugetlb_reserve(0);
 	if (access(OFFLOAD_DIR, F_OK))
 		return;
 	offload_reset();
@@ -139,17 +138,15 @@ IN_LISTS(all_at_once, true, { "read_error", 7 }, { "write_error", 5 },
 static long move_halves(const struct region *r, int to)
 {
 	static void *pages[SIZE / PAGE / 2];
-	static int nodes[SIZE / PAGE / 2], status[SIZE / PAGE / 2];
 	size_t nr = SIZE / PAGE / 2;
+	long error;
 
 	for (size_t half = 0; half < 2; half++) {
-		for (size_t i = 0; i < nr; i++) {
+		for (size_t i = 0; i < nr; i++)
 			pages[i] = r->addr + (2 * i + half) * PAGE;
-			nodes[i] = to;
-		}
-		if (syscall(SYS_move_pages, 0, nr, pages, nodes, status,
-			    MPOL_MF_MOVE) < 0)
-			return -errno;
+		error = pages_send(pages, nr, to, MPOL_MF_MOVE);
+		if (error < 0)
+			return error;
 	}
 	return region_pages_off(r, to);
 }
@@ -239,15 +236,9 @@ TEST_F_TIMEOUT(passing, every_byte_moves_and_every_folio_is_counted, 60)
 
 /* --- no fault at all --- */
 
-static void frames_of(const struct region *r, uint64_t *frames)
-{
-	for (size_t i = 0; i < SIZE / PAGE; i++)
-		frames[i] = page_frame(r->addr + i * PAGE);
-}
-
 TEST(small_folios_that_adjoin_share_a_descriptor)
 {
-	static uint64_t from[SIZE / PAGE], to[SIZE / PAGE];
+	uint64_t *from, *to;
 	long pages = SIZE / PAGE, pairs = 0;
 	struct region r;
 	int nodes[2];
@@ -256,11 +247,13 @@ TEST(small_folios_that_adjoin_share_a_descriptor)
 	why = set_up_on(&r, nodes, ANON, PAGE, "channels=4 ring=64 lists=0", "");
 	if (why)
 		SKIP(return, "%s", why);
-	frames_of(&r, from);
+	from = page_frames(r.addr, SIZE);
 	EXPECT_EQ(0, region_move(&r, MOVE_PAGES, nodes[0], nodes[1]));
-	frames_of(&r, to);
+	to = page_frames(r.addr, SIZE);
 	for (long i = 1; i < pages; i++)
 		pairs += from[i] == from[i - 1] + 1 && to[i] == to[i - 1] + 1;
+	free(from);
+	free(to);
 	TH_LOG("%ld of %ld adjoin, %ld descriptors", pairs, pages,
 	       channels().submitted);
 	/* A chunk may end between them, or the task go to another CPU */
@@ -506,14 +499,6 @@ TEST_F_TIMEOUT(lasting, stuck_engine_writes_to_no_page_that_is_in_use, 60)
 
 /* --- the core's deadline --- */
 
-static double seconds(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return t.tv_sec + t.tv_nsec / 1e9;
-}
-
 static bool in_service_after(bool in_service, unsigned int ms)
 {
 	for (;; ms -= 10) {
@@ -540,10 +525,10 @@ TEST_F_TIMEOUT(lasting, stuck_engine_is_not_waited_for, 100)
 	offload_set("deadline_ms", "200");
 	EXPECT_TRUE(in_service_after(true, 0));
 	inject("stall", 2);
-	start = seconds();
+	start = seconds(CLOCK_MONOTONIC);
 	pages_move(&self->region, self->nodes[1], OWN);
 	EXPECT_EQ(0, region_wrong_words(&self->region));
-	EXPECT_GT(20, seconds() - start);
+	EXPECT_GT(20, seconds(CLOCK_MONOTONIC) - start);
 
 	grew = offload_stats(&before);
 	EXPECT_LE((long)variant->folio, grew.quarantined_bytes);

@@ -10,14 +10,12 @@
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
-#include <stdio.h>
-#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "../kselftest_harness.h"
 
-#include "cgroup.h"
+#include "../migrate_common/cgroup.h"
 #include "offload.h"
 #include "region.h"
 
@@ -141,14 +139,7 @@ TEST_F(helpers, stay_away_from_a_caller_under_cpu_max)
 /* Microseconds of CPU time that were charged to the group */
 static long charged(void)
 {
-	FILE *f = fopen(CGROUP_PATH "/cpu.stat", "r");
-	long us = -1;
-
-	if (f && fscanf(f, "usage_usec %ld", &us) != 1)
-		us = -1;
-	if (f)
-		fclose(f);
-	return us;
+	return file_sum_after(CGROUP_PATH "/cpu.stat", "usage_usec");
 }
 
 /* Nobody runs in the group, but the memory that is moved is charged to it */
@@ -160,7 +151,7 @@ TEST_F(helpers, are_charged_to_the_group_of_the_memory)
 	if (why)
 		SKIP(return, "%s", why);
 	make_region(_metadata, self);
-	ASSERT_EQ(0, file_write("/sys/fs/cgroup/cgroup.procs", "0"));
+	ASSERT_EQ(0, cgroup_pause());
 	before = charged();
 	ASSERT_LE(0, before);
 	ASSERT_TRUE(helped_at_last(_metadata, self));

@@ -9,13 +9,10 @@
 #define _GNU_SOURCE
 #include "../kselftest_harness.h"
 
-#include <err.h>
 #include <fcntl.h>
 #include <linux/userfaultfd.h>
 #include <pthread.h>
-#include <sys/ioctl.h>
 #include <sys/mman.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 
 #include "dcbm.h"
@@ -28,14 +25,6 @@
 #define PART		(2 * PAGE)
 #define PART_SIZE	(4 * PAGE)
 #define BESIDE		(9 * PAGE)
-
-/* Bits of /proc/PID/pagemap */
-#define PM_UFFD_WP	57
-#define PM_SWAP		62
-#define PM_PRESENT	63
-#define PM_FRAME	((1ULL << 55) - 1)
-/* A bit of /proc/kpageflags */
-#define KPF_LOCKED	0
 
 FIXTURE(inflight)
 {
@@ -78,22 +67,6 @@ FIXTURE_TEARDOWN_PARENT(inflight)
 	offload_unload();
 }
 
-static uint64_t word_of(const char *file, uint64_t index)
-{
-	int fd = open(file, O_RDONLY | O_CLOEXEC);
-	uint64_t word;
-
-	if (pread(fd, &word, 8, index * 8) != 8)
-		err(1, "%s", file);
-	close(fd);
-	return word;
-}
-
-static uint64_t entry_of(const char *addr)
-{
-	return word_of("/proc/self/pagemap", (uintptr_t)addr / PAGE);
-}
-
 /* A kernel without the setting unmaps each folio before it copies it */
 static bool may_stay_mapped(void)
 {
@@ -111,12 +84,9 @@ static bool may_stay_mapped(void)
  */
 static bool in_flight(const char *addr)
 {
-	uint64_t entry = entry_of(addr);
-
-	if (entry >> PM_SWAP & 1)
+	if (pagemap(addr) & PM_SWAP)
 		return true;
-	return may_stay_mapped() && entry >> PM_PRESENT & 1 &&
-	       word_of("/proc/kpageflags", entry & PM_FRAME) >> KPF_LOCKED & 1;
+	return may_stay_mapped() && kpageflags(addr) & PAGE_LOCKED;
 }
 
 static void *move(void *arg)
@@ -165,34 +135,16 @@ do {									\
 	}								\
 } while (0)
 
-static bool is_zero(const char *at, size_t size)
-{
-	for (size_t i = 0; i < size; i++)
-		if (at[i])
-			return false;
-	return true;
-}
-
-/* Whether the kernel may write there for us, without a signal if not */
-static bool writable(char *at)
-{
-	int fd = open("/dev/zero", O_RDONLY | O_CLOEXEC);
-	bool can = read(fd, at, 1) == 1;
-
-	close(fd);
-	return can;
-}
-
 TEST_F_TIMEOUT(inflight, zapped, 60)
 {
 	struct region *r = &self->region;
 
 	BEGIN();
 	ASSERT_EQ(0, madvise(r->addr + PART, PART_SIZE, MADV_DONTNEED));
-	EXPECT_TRUE(is_zero(r->addr + PART, PART_SIZE));
+	EXPECT_EQ(0, words_nonzero(r->addr + PART, PART_SIZE));
 	STILL();
 	pthread_join(self->mover, NULL);
-	EXPECT_TRUE(is_zero(r->addr + PART, PART_SIZE));
+	EXPECT_EQ(0, words_nonzero(r->addr + PART, PART_SIZE));
 	region_refill(r, PART, PART_SIZE);
 	ASSERT_EQ(0, pthread_create(&self->mover, NULL, move, r));
 	END();
@@ -220,9 +172,9 @@ TEST_F_TIMEOUT(inflight, protected, 60)
 	STILL();
 	pthread_join(self->mover, NULL);
 	for (size_t i = PART; i < PART + PART_SIZE; i += PAGE)
-		EXPECT_FALSE(writable(r->addr + i));
+		EXPECT_FALSE(page_writable(r->addr + i));
 	ASSERT_EQ(0, mprotect(r->addr + PART, PART_SIZE, PROT_READ | PROT_WRITE));
-	EXPECT_TRUE(writable(r->addr + PART));
+	EXPECT_TRUE(page_writable(r->addr + PART));
 	region_refill(r, PART, PAGE);
 	ASSERT_EQ(0, pthread_create(&self->mover, NULL, move, r));
 	END();
@@ -236,10 +188,9 @@ TEST_F_TIMEOUT(inflight, remapped, 60)
 	BEGIN();
 	to = mremap(from, PART_SIZE, PART_SIZE, MREMAP_MAYMOVE | MREMAP_DONTUNMAP, NULL);
 	ASSERT_NE(MAP_FAILED, to);
-	EXPECT_TRUE(is_zero(from, PART_SIZE));
+	EXPECT_EQ(0, words_nonzero(from, PART_SIZE));
 	STILL();
-	for (size_t i = 0; i < PART_SIZE; i += 8)
-		EXPECT_EQ(region_word(r, PART + i), *(uint64_t *)(to + i));
+	EXPECT_EQ(0, words_wrong_masked(to - PART, PART, PART_SIZE, r->seed));
 	ASSERT_EQ(from, mremap(to, PART_SIZE, PART_SIZE, MREMAP_MAYMOVE | MREMAP_FIXED, from));
 	END();
 }
@@ -267,28 +218,18 @@ TEST_F_TIMEOUT(inflight, forked, 60)
 TEST_F_TIMEOUT(inflight, write_protected, 60)
 {
 	struct region *r = &self->region;
-	struct uffdio_writeprotect wp = {
-		.range = { .start = (uintptr_t)r->addr + PART, .len = PART_SIZE },
-		.mode = UFFDIO_WRITEPROTECT_MODE_WP,
-	};
-	struct uffdio_register all = {
-		.range = { .start = (uintptr_t)r->addr, .len = SIZE },
-		.mode = UFFDIO_REGISTER_MODE_WP,
-	};
-	struct uffdio_api api = { .api = UFFD_API };
-	int fd = syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK);
+	int fd = uffd_open(r->addr, SIZE, UFFDIO_REGISTER_MODE_WP);
 
-	if (fd < 0 || ioctl(fd, UFFDIO_API, &api) || ioctl(fd, UFFDIO_REGISTER, &all))
+	if (fd < 0)
 		SKIP(return, "no userfaultfd that protects from writes");
 	BEGIN();
-	ASSERT_EQ(0, ioctl(fd, UFFDIO_WRITEPROTECT, &wp));
+	ASSERT_EQ(0, uffd_wp(fd, r->addr + PART, PART_SIZE, true));
 	STILL();
 	pthread_join(self->mover, NULL);
 	for (size_t i = 0; i < 64 * KIB; i += PAGE)
 		EXPECT_EQ(i >= PART && i < PART + PART_SIZE,
-			  entry_of(r->addr + i) >> PM_UFFD_WP & 1);
-	wp.mode = 0;
-	ASSERT_EQ(0, ioctl(fd, UFFDIO_WRITEPROTECT, &wp));
+			  !!(pagemap(r->addr + i) & PM_UFFD_WP));
+	ASSERT_EQ(0, uffd_wp(fd, r->addr + PART, PART_SIZE, false));
 	close(fd);
 	ASSERT_EQ(0, pthread_create(&self->mover, NULL, move, r));
 	END();

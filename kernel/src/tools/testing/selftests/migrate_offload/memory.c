@@ -13,7 +13,7 @@
 
 #include "../kselftest_harness.h"
 
-#include "cgroup.h"
+#include "../migrate_common/cgroup.h"
 #include "offload.h"
 #include "region.h"
 #include "storm.h"
@@ -125,7 +125,7 @@ TEST(folios_of_two_groups_are_counted_apart)
 {
 	const char *why = cgroup_enter("memory");
 	void *pages[SIZE / PAGE];
-	int to[SIZE / PAGE], status[SIZE / PAGE], nodes[2];
+	int nodes[2];
 	unsigned long mask;
 	char *p;
 
@@ -147,11 +147,9 @@ TEST(folios_of_two_groups_are_counted_apart)
 		ASSERT_EQ(0, error);
 		p[at] = 1;
 		pages[at / PAGE] = p + at;
-		to[at / PAGE] = nodes[1];
 	}
 	EXPECT_TRUE(becomes("anon", nodes[0], SIZE / 2));
-	EXPECT_EQ(0, syscall(SYS_move_pages, 0, SIZE / PAGE, pages, to, status,
-			     MPOL_MF_MOVE));
+	EXPECT_EQ(0, pages_send(pages, SIZE / PAGE, nodes[1], MPOL_MF_MOVE));
 	EXPECT_TRUE(becomes("anon", nodes[0], 0));
 	EXPECT_TRUE(becomes("anon", nodes[1], SIZE / 2));
 	munmap(p, SIZE);
@@ -160,25 +158,10 @@ TEST(folios_of_two_groups_are_counted_apart)
 
 /* --- losses --- */
 
-#define HUGE_PAGES	\
-	"/sys/devices/system/node/node%d/hugepages/hugepages-2048kB/nr_hugepages"
-
 /* Huge pages that nobody uses take memory at no cost; 0 gives all back */
 static void node_take(int node, long bytes)
 {
-	char path[128], nr[32];
-
-	snprintf(path, sizeof(path), HUGE_PAGES, node);
-	snprintf(nr, sizeof(nr), "%ld", bytes / (long)PMD);
-	file_write(path, nr);
-}
-
-static long node_taken(int node)
-{
-	char path[128];
-
-	snprintf(path, sizeof(path), HUGE_PAGES, node);
-	return file_read_long(path) * (long)PMD;
+	hugetlb_set(node, bytes / (long)PMD);
 }
 
 /* A test that was killed has given nothing back */
@@ -189,19 +172,16 @@ static void loss_reset(const int nodes[2])
 	reset();
 }
 
-/* Bytes that are free, in the CPUs' own lists or elsewhere */
 static long free_bytes(void)
 {
 	file_write("/proc/sys/vm/drop_caches", "3");
-	return file_sum_after("/proc/meminfo", "MemFree:") * (long)KIB +
-	       file_sum_after("/proc/zoneinfo", "count:") * (long)PAGE;
+	return free_pages() * (long)PAGE;
 }
 
 static long isolated_pages(void)
 {
-	file_write("/proc/sys/vm/stat_refresh", "1");
-	return file_sum_after("/proc/vmstat", "nr_isolated_anon") +
-	       file_sum_after("/proc/vmstat", "nr_isolated_file");
+	return vmstat("nr_isolated_anon") +
+	       vmstat("nr_isolated_file");
 }
 
 /* The kernel frees some of it in the background */
@@ -310,23 +290,6 @@ TEST_F_TIMEOUT(loss, none_by_kill_during_migration, 60)
 
 /* --- want of memory --- */
 
-static long node_free(int node)
-{
-	char path[64], line[128];
-	long kib = 0;
-	FILE *f;
-
-	snprintf(path, sizeof(path), "/sys/devices/system/node/node%d/meminfo",
-		 node);
-	f = fopen(path, "r");
-	while (f && fgets(line, sizeof(line), f))
-		if (sscanf(line, "Node %*d MemFree: %ld", &kib) == 1)
-			break;
-	if (f)
-		fclose(f);
-	return kib * (long)KIB;
-}
-
 /*
  * Small pages, too, as long as the node has some to spare: what is in the lists
  * of its CPUs does not count as free, so bound to the node this could be killed
@@ -356,9 +319,9 @@ TEST_F_TIMEOUT(loss, none_on_a_node_that_is_full, 120)
 	file_write("/proc/sys/vm/drop_caches", "3");
 	/* All that there is first: for it Linux empties the lists of its CPUs */
 	node_take(self->nodes[1], LONG_MAX);
-	node_take(self->nodes[1], node_taken(self->nodes[1]) - (long)SIZE);
+	node_take(self->nodes[1], hugetlb_get(self->nodes[1]) * (long)PMD - (long)SIZE);
 	/* And most of what is free in pieces too small for a huge page */
-	left = node_free(self->nodes[1]) - 3 * (long)SIZE;
+	left = node_sum_after(self->nodes[1], "meminfo", "MemFree:") * (long)KIB - 3 * (long)SIZE;
 	left = left > (long)PAGE ? left & -PAGE : (long)PAGE;
 	rest = node_take_small(self->nodes[1], left);
 	ASSERT_NE(NULL, rest);

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
 #include <err.h>
-#include <time.h>
 
 #include "moving.h"
 #include "offload.h"
@@ -40,18 +39,10 @@ static void *move(void *arg)
 	return NULL;
 }
 
-static long now_ms(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
-
 void moving_begin(struct moving *m)
 {
 	m->over = false;
-	m->begun_ms = now_ms();
+	m->begun = seconds(CLOCK_MONOTONIC);
 	if (pthread_create(&m->mover, NULL, move, m))
 		errx(1, "pthread_create");
 }
@@ -63,7 +54,7 @@ bool moving_has_returned(const struct moving *m)
 
 bool moving_goes_on(const struct moving *m, long ms)
 {
-	long passed_ms = now_ms() - m->begun_ms;
+	double passed_ms = (seconds(CLOCK_MONOTONIC) - m->begun) * 1000;
 
 	return passed_ms < ms || (passed_ms < PATIENCE_MS && !moving_has_returned(m));
 }

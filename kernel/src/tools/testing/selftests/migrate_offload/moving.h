@@ -17,7 +17,7 @@ struct moving {
 	pthread_t mover;
 	atomic_bool over;
 	atomic_long arrived;	/* pages, in all calls */
-	long begun_ms;
+	double begun;
 };
 
 /* With dcbm on softdma, whose copies end late. NULL, or the unmet need */

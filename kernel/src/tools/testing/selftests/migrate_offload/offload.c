@@ -5,84 +5,11 @@
 #include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "offload.h"
-
-int file_write(const char *path, const char *value)
-{
-	ssize_t len = strlen(value);
-	int fd, error = 0;
-
-	fd = open(path, O_WRONLY | O_CLOEXEC);
-	if (fd < 0)
-		return -errno;
-	if (write(fd, value, len) != len)
-		error = -errno;
-	close(fd);
-	return error;
-}
-
-int file_read(const char *path, char *buf, size_t size)
-{
-	int fd, error = 0;
-	ssize_t len;
-
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (fd < 0)
-		return -errno;
-	len = read(fd, buf, size - 1);
-	if (len < 0)
-		error = -errno;
-	close(fd);
-	buf[len < 0 ? 0 : len] = '\0';
-	buf[strcspn(buf, "\n")] = '\0';
-	return error;
-}
-
-long file_read_long(const char *path)
-{
-	char buf[64], *end;
-	long value;
-
-	if (file_read(path, buf, sizeof(buf)))
-		err(1, "cannot read %s", path);
-	value = strtol(buf, &end, 10);
-	if (end == buf)
-		errx(1, "%s holds '%s', not a number", path, buf);
-	return value;
-}
-
-long file_sum_after(const char *path, const char *word)
-{
-	char line[256], name[64];
-	FILE *f = fopen(path, "r");
-	long sum = 0, value;
-
-	while (f && fgets(line, sizeof(line), f))
-		if (sscanf(line, "%63s %ld", name, &value) == 2 &&
-		    !strcmp(name, word))
-			sum += value;
-	if (f)
-		fclose(f);
-	return sum;
-}
-
-int run(const char *format, ...)
-{
-	char line[512];
-	va_list args;
-	int len;
-
-	va_start(args, format);
-	len = snprintf(line, sizeof(line), "exec >/dev/null 2>&1; ");
-	vsnprintf(line + len, sizeof(line) - len, format, args);
-	va_end(args);
-	return system(line);
-}
 
 static const char *offload_path(const char *name)
 {
@@ -273,14 +200,13 @@ void offload_unload(void)
 
 void softdma_set(const char *name, unsigned int value)
 {
-	char path[256], text[16];
+	char path[256];
 	int error;
 
 	snprintf(path, sizeof(path), SOFTDMA_DIR "/%s", name);
-	snprintf(text, sizeof(text), "%u", value);
-	error = file_write(path, text);
+	error = file_write_long(path, value);
 	if (error)
-		errx(1, "cannot write %s to %s: %s", text, path,
+		errx(1, "cannot write %u to %s: %s", value, path,
 		     strerror(-error));
 }
 

@@ -10,7 +10,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "../kselftest.h"
+#include "../migrate_common/system.h"
 
 #define OFFLOAD_DIR	"/sys/kernel/mm/migrate_offload"
 #define SOFTDMA_DIR	"/sys/module/softdma/parameters"
@@ -27,17 +27,6 @@ struct offload_stats {
 	long left;
 	long quarantined_bytes;
 };
-
-/* Any file: 0 or -errno; at most one line is read, without its newline */
-int file_write(const char *path, const char *value);
-int file_read(const char *path, char *buf, size_t size);
-long file_read_long(const char *path);
-/* The sum of all numbers that follow a word in a file */
-long file_sum_after(const char *path, const char *word);
-
-/* Run a command line with its output thrown away: its exit code */
-__printf(1, 2)
-int run(const char *format, ...);
 
 /* Any file of OFFLOAD_DIR: 0 or -errno */
 int offload_try(const char *name, const char *value);

@@ -9,7 +9,6 @@
 #include "../kselftest_harness.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <sys/mman.h>
 
@@ -19,7 +18,6 @@
 
 #define SIZE		(2 * MIB)
 #define NR_POISONED	8
-#define HWPOISON_DIR	"/sys/kernel/debug/hwpoison"
 
 FIXTURE(poison)
 {
@@ -75,8 +73,6 @@ FIXTURE_SETUP(poison)
 					  self->nodes[0]);
 	if (why)
 		SKIP(return, "%s", why);
-	if (access(HWPOISON_DIR, F_OK))
-		run("mount -t debugfs none /sys/kernel/debug");
 	offload_set("reasons", "syscall_or_cpuset");
 }
 
@@ -87,41 +83,12 @@ FIXTURE_TEARDOWN_PARENT(poison)
 	offload_reset();
 }
 
-/* Who poisons his own page is told at once; nobody here reads such a page */
-static void ignore(int signal)
-{
-	(void)signal;
-}
-
-/* Can the kernel read the page for us? */
-static bool readable(const char *page)
-{
-	int pipes[2];
-	ssize_t n;
-
-	if (pipe(pipes))
-		return false;
-	n = write(pipes[1], page, PAGE);
-	close(pipes[0]);
-	close(pipes[1]);
-	return n == PAGE;
-}
-
 /* What a program does that can make the contents once more */
 static void replace(struct region *r, size_t at)
 {
 	mmap(r->addr + at, PAGE, PROT_READ | PROT_WRITE,
 	     MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
 	region_refill(r, at, PAGE);
-}
-
-static int frame_write(const char *name, uint64_t frame)
-{
-	char path[64], value[32];
-
-	snprintf(path, sizeof(path), HWPOISON_DIR "/%s", name);
-	snprintf(value, sizeof(value), "%llu", (unsigned long long)frame);
-	return file_write(path, value);
 }
 
 struct task {
@@ -149,15 +116,11 @@ TEST_F_TIMEOUT(poison, pages_that_go_bad_in_a_storm_fail_alone, 60)
 	int nr_poisoned = 0, error;
 	size_t at;
 
-	signal(SIGBUS, ignore);
 	ASSERT_EQ(0, pthread_create(&m.thread, NULL, mover, &m));
 	for (int i = 0; i < NR_POISONED; i++) {
 		at = i * SIZE / NR_POISONED;
 		usleep(50000);
-		/* Busy: it is locked, or has just moved away */
-		do
-			error = madvise(r->addr + at, PAGE, MADV_HWPOISON);
-		while (error && errno == EBUSY);
+		error = page_poison(r->addr + at);
 		/* Linux gives up if it cannot split a huge page at this moment */
 		poisoned[i] = !error;
 		nr_poisoned += poisoned[i];
@@ -170,7 +133,7 @@ TEST_F_TIMEOUT(poison, pages_that_go_bad_in_a_storm_fail_alone, 60)
 		bool can_read;
 
 		at = i * SIZE / NR_POISONED;
-		can_read = readable(r->addr + at);
+		can_read = page_readable(r->addr + at);
 		EXPECT_FALSE(poisoned[i] && can_read) {
 			TH_LOG("page %d can be read", i);
 		}
@@ -208,18 +171,18 @@ TEST_F_TIMEOUT(poison, page_that_goes_bad_during_its_copy_fails_alone, 60)
 	EXPECT_LT(late, injected("late"));
 	/* One is enough: the rest shall not be late */
 	softdma_set("late_every", 0);
-	frame_write("corrupt-pfn", frame);
+	hwpoison("corrupt-pfn", frame);
 	pthread_join(m.thread, NULL);
 
 	EXPECT_LT(0, offload_stats(&before).fallback_error);
-	if (!readable(r->addr))
+	if (!page_readable(r->addr))
 		replace(r, 0);
 	EXPECT_EQ(0, region_wrong_words(r));
 	/* The other pages are not stuck with it */
 	pages_move(r, self->nodes[1], OWN);
 	EXPECT_EQ(0, region_pages_off(r, self->nodes[1]));
 	EXPECT_EQ(0, region_wrong_words(r));
-	frame_write("unpoison-pfn", frame);
+	hwpoison("unpoison-pfn", frame);
 }
 
 TEST_HARNESS_MAIN

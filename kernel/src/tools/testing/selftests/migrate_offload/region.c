@@ -4,8 +4,6 @@
 #include <err.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <glob.h>
-#include <linux/kernel-page-flags.h>
 #include <linux/mempolicy.h>
 #include <sched.h>
 #include <stdio.h>
@@ -15,12 +13,11 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "../migrate_common/scratch.h"
 #include "offload.h"
 #include "region.h"
-#include "scratch.h"
 
 #define GUARD_SEED	0x5a5a5a5a5a5a5a5aULL
-#define THP_DIR		"/sys/kernel/mm/transparent_hugepage"
 #define HUGETLB_MAPPED	"/sys/kernel/mm/hugepages/hugepages-2048kB/migrate_mapped"
 
 static bool no_flags;
@@ -31,33 +28,6 @@ void region_ask_no_flags(void)
 }
 
 /* --- nodes --- */
-
-/* Numbers of a list such as "0-1,3" */
-static int list_parse(const char *list, int *numbers, int max)
-{
-	int nr = 0;
-	char *end;
-
-	while (*list >= '0' && *list <= '9') {
-		long first = strtol(list, &end, 10);
-		long last = *end == '-' ? strtol(end + 1, &end, 10) : first;
-
-		for (; first <= last && nr < max; first++)
-			numbers[nr++] = first;
-		list = *end ? end + 1 : end;
-	}
-	return nr;
-}
-
-bool nodes_find(int nodes[2])
-{
-	char list[256];
-
-	if (file_read("/sys/devices/system/node/has_memory", list,
-		      sizeof(list)))
-		return false;
-	return list_parse(list, nodes, 2) == 2;
-}
 
 /* Memory on slower nodes is in a tier of its own */
 bool nodes_have_tiers(void)
@@ -75,142 +45,60 @@ bool nodes_have_tiers(void)
 
 bool node_run_on(int node)
 {
-	int cpus[CPU_SETSIZE], nr;
-	char path[64], list[256];
+	long nr = sysconf(_SC_NPROCESSORS_CONF);
+	char path[64];
 	cpu_set_t set;
 
-	snprintf(path, sizeof(path), "/sys/devices/system/node/node%d/cpulist",
-		 node);
-	if (file_read(path, list, sizeof(list)))
-		return false;
-	nr = list_parse(list, cpus, CPU_SETSIZE);
 	CPU_ZERO(&set);
-	for (int i = 0; i < nr; i++)
-		CPU_SET(cpus[i], &set);
-	return nr && !sched_setaffinity(0, sizeof(set), &set);
-}
-
-void node_alloc_on(int node)
-{
-	unsigned long mask = 1UL << node;
-	long error;
-
-	if (node < 0)
-		error = syscall(SYS_set_mempolicy, MPOL_DEFAULT, NULL, 0);
-	else
-		error = syscall(SYS_set_mempolicy, MPOL_BIND, &mask,
-				sizeof(mask) * 8);
-	if (error)
-		err(1, "set_mempolicy(node %d)", node);
+	for (long cpu = 0; cpu < nr && cpu < CPU_SETSIZE; cpu++) {
+		snprintf(path, sizeof(path), "/sys/devices/system/node/node%d/cpu%ld",
+			 node, cpu);
+		if (!access(path, F_OK))
+			CPU_SET(cpu, &set);
+	}
+	return CPU_COUNT(&set) && !sched_setaffinity(0, sizeof(set), &set);
 }
 
 /* --- contents --- */
 
-static uint64_t pattern(uint64_t seed, size_t offset)
-{
-	return (offset / 8 + 1) * 0x9e3779b97f4a7c15ULL ^ seed;
-}
-
 uint64_t region_word(const struct region *r, size_t offset)
 {
-	return pattern(r->seed, offset);
-}
-
-static void fill(char *from, char *to, uint64_t seed)
-{
-	for (uint64_t *p = (void *)from; p < (uint64_t *)to; p++)
-		*p = pattern(seed, (char *)p - from);
-}
-
-static size_t wrong_words(const char *from, const char *to, uint64_t seed)
-{
-	size_t wrong = 0;
-
-	for (const uint64_t *p = (void *)from; p < (uint64_t *)to; p++)
-		wrong += *p != pattern(seed, (char *)p - from);
-	return wrong;
+	return word_of(offset) ^ r->seed;
 }
 
 void region_fill(struct region *r, uint64_t seed)
 {
 	r->seed = seed;
-	fill(r->addr, r->addr + r->size, seed);
+	region_refill(r, 0, r->size);
 }
 
 void region_refill(struct region *r, size_t offset, size_t size)
 {
-	for (size_t at = offset; at < offset + size; at += 8)
-		*(uint64_t *)(r->addr + at) = pattern(r->seed, at);
+	words_fill_masked(r->addr, offset, size, r->seed);
+}
+
+/* The guards, which begin and end the mapping */
+static size_t guard_of(const struct region *r)
+{
+	return (r->map_size - r->size) / 2;
+}
+
+static void guards_fill(struct region *r)
+{
+	words_fill_masked(r->map, 0, guard_of(r), GUARD_SEED);
+	words_fill_masked(r->map + guard_of(r) + r->size, 0, guard_of(r), GUARD_SEED);
 }
 
 size_t region_wrong_words(const struct region *r)
 {
-	char *end = r->addr + r->size;
+	size_t guard = guard_of(r);
 
-	return wrong_words(r->map, r->addr, GUARD_SEED) +
-	       wrong_words(r->addr, end, r->seed) +
-	       wrong_words(end, r->map + r->map_size, GUARD_SEED);
+	return words_wrong_masked(r->map, 0, guard, GUARD_SEED) +
+	       words_wrong_masked(r->addr, 0, r->size, r->seed) +
+	       words_wrong_masked(r->map + guard + r->size, 0, guard, GUARD_SEED);
 }
 
-/* --- folios of a chosen size --- */
-
-#define MAX_SIZES	16
-
-/* A file that says who gets huge pages of one size, and what it said before */
-struct thp_knob {
-	char path[128];
-	char old[32];
-};
-
-struct thp_knobs {
-	struct thp_knob knobs[MAX_SIZES];
-	size_t nr;
-};
-
-static void knob_set(struct thp_knob *knob, const char *path, const char *value)
-{
-	char choices[128] = "", *chosen;
-
-	snprintf(knob->path, sizeof(knob->path), "%s", path);
-	file_read(path, choices, sizeof(choices));
-	chosen = strchr(choices, '[');
-	if (!chosen)
-		errx(1, "cannot read %s", path);
-	snprintf(knob->old, sizeof(knob->old), "%.*s",
-		 (int)strcspn(chosen + 1, "]"), chosen + 1);
-	if (file_write(path, value))
-		errx(1, "cannot write %s to %s", value, path);
-}
-
-/* Those who ask get huge pages of this size only; false if there are none */
-static bool knobs_set(struct thp_knobs *all, size_t folio_size,
-		      enum backing backing)
-{
-	const char *file = backing == ANON ? "enabled" : "shmem_enabled";
-	char pattern[128], wanted[32];
-	bool found = false, want;
-	glob_t sizes;
-
-	all->nr = 0;
-	snprintf(wanted, sizeof(wanted), "-%lukB/", folio_size / KIB);
-	snprintf(pattern, sizeof(pattern), THP_DIR "/hugepages-*kB/%s", file);
-	if (glob(pattern, 0, NULL, &sizes))
-		return false;
-	for (size_t i = 0; i < sizes.gl_pathc && i < MAX_SIZES; i++) {
-		want = strstr(sizes.gl_pathv[i], wanted);
-		found |= want;
-		knob_set(&all->knobs[all->nr++], sizes.gl_pathv[i],
-			 !want ? "never" : backing == ANON ? "madvise" : "advise");
-	}
-	globfree(&sizes);
-	return found;
-}
-
-static void knobs_restore(const struct thp_knobs *all)
-{
-	for (size_t i = 0; i < all->nr; i++)
-		file_write(all->knobs[i].path, all->knobs[i].old);
-}
+/* --- their life --- */
 
 static int region_open(enum backing backing, const char **why)
 {
@@ -223,61 +111,26 @@ static int region_open(enum backing backing, const char **why)
 		return -1;
 	if (backing == MEMFD)
 		return memfd_create("region", 0);
-	dir = scratch_mount(types[backing], why);
+	dir = scratch_mount(types[backing], "", why);
 	return dir ? open(dir, O_RDWR | O_TMPFILE, 0600) : -1;
 }
 
 static void region_map(struct region *r, enum backing kind, size_t guard)
 {
-	int flags = r->fd < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED;
-	char *hole;
-
-	if (kind == HUGETLB)
-		flags |= MAP_HUGETLB;
 	r->map_size = r->size + 2 * guard;
 	if (r->fd >= 0 && ftruncate(r->fd, r->map_size))
 		err(1, "ftruncate");
-	/* Large folios need an address that fits their offset in the file */
-	hole = mmap(NULL, r->map_size + guard, PROT_NONE,
-		    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-	if (hole == MAP_FAILED)
-		err(1, "mmap");
-	r->map = (char *)(((uintptr_t)hole + guard - 1) & -guard);
-	if (mmap(r->map, r->map_size, PROT_READ | PROT_WRITE, flags | MAP_FIXED,
-		 r->fd, 0) == MAP_FAILED)
-		err(1, "mmap");
+	r->map = map_aligned(r->map_size, guard, kind == HUGETLB ? MAP_HUGETLB : 0,
+			     r->fd);
 	r->addr = r->map + guard;
-}
-
-/* So many huge pages of 2 MiB for each of the first two nodes; false if there are fewer */
-static bool hugetlb_reserve(long nr)
-{
-	char path[96], number[24];
-	bool all = true;
-	int nodes[2];
-
-	snprintf(number, sizeof(number), "%ld", nr);
-	for (int i = 0; nodes_find(nodes) && i < 2; i++) {
-		snprintf(path, sizeof(path),
-			 "/sys/devices/system/node/node%d/hugepages/hugepages-2048kB/nr_hugepages",
-			 nodes[i]);
-		all &= !file_write(path, number) && file_read_long(path) == nr;
-	}
-	return all;
-}
-
-void hugetlb_give_back(void)
-{
-	hugetlb_reserve(0);
 }
 
 const char *region_create(struct region *r, enum backing kind,
 			  size_t folio_size, size_t size, int node)
 {
 	size_t guard = folio_size > 64 * KIB ? folio_size : 64 * KIB;
-	struct thp_knobs knobs = {};
 	const char *why = NULL;
-	bool found = true;
+	bool large = folio_size > PAGE && kind != HUGETLB, found;
 
 	memset(r, 0, sizeof(*r));
 	r->size = size;
@@ -290,24 +143,23 @@ const char *region_create(struct region *r, enum backing kind,
 	if (kind == HUGETLB && !hugetlb_reserve(2 * (size + 2 * guard) / PMD))
 		return "no huge pages to be had";
 	region_map(r, kind, guard);
-	if (folio_size > PAGE && kind != HUGETLB) {
-		found = knobs_set(&knobs, folio_size, kind);
+	found = !large || thp_take(folio_size, kind != ANON);
+	if (large)
 		madvise(r->map, r->map_size, MADV_HUGEPAGE);
-	}
 
 	node_alloc_on(node);
-	fill(r->map, r->addr, GUARD_SEED);
+	guards_fill(r);
 	region_fill(r, 0x1122334455667788ULL);
-	fill(r->addr + size, r->map + r->map_size, GUARD_SEED);
 	node_alloc_on(-1);
 
 	/* They shall stay as they are */
 	if (folio_size < PMD)
 		madvise(r->map, r->map_size, MADV_NOHUGEPAGE);
-	knobs_restore(&knobs);
+	if (large && found)
+		thp_give_back();
 	if (!found)
 		return "no transparent huge pages of this size";
-	if (folio_size && !no_flags && region_pages_not_in(r, folio_size))
+	if (folio_size && !no_flags && pages_not_in_folios(r->addr, size, folio_size))
 		return "folios of this size could not be had";
 	return NULL;
 }
@@ -321,111 +173,19 @@ void region_destroy(struct region *r)
 
 /* --- where the pages are --- */
 
-/* Words of a file of the kernel that is an array of them */
-static void file_words(const char *path, uint64_t first, uint64_t *words,
-		       size_t nr)
-{
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
-	ssize_t len = nr * sizeof(*words);
-
-	if (fd < 0 || pread(fd, words, len, first * sizeof(*words)) != len)
-		err(1, "cannot read %s", path);
-	close(fd);
-}
-
-/* Page frame numbers; 0 for what is not present */
-static uint64_t *page_frames(const char *addr, size_t nr)
-{
-	uint64_t *frames = calloc(nr, sizeof(*frames));
-
-	if (!frames)
-		err(1, "calloc");
-	file_words("/proc/self/pagemap", (uintptr_t)addr / PAGE, frames, nr);
-	for (size_t i = 0; i < nr; i++)
-		frames[i] = frames[i] >> 63 ? frames[i] & ((1ULL << 55) - 1) : 0;
-	return frames;
-}
-
-uint64_t page_frame(const void *addr)
-{
-	uint64_t *frames = page_frames(addr, 1);
-	uint64_t frame = *frames;
-
-	free(frames);
-	return frame;
-}
-
-static bool frame_has(uint64_t frame, unsigned int flag)
-{
-	uint64_t flags;
-
-	if (no_flags)
-		errx(1, "no flags must be asked for here, see region.h");
-	file_words("/proc/kpageflags", frame, &flags, 1);
-	return flags >> flag & 1;
-}
-
-size_t region_pages_not_in(const struct region *r, size_t folio_size)
-{
-	size_t nr = folio_size / PAGE, wrong = 0;
-	uint64_t *frames = page_frames(r->addr, r->size / PAGE);
-
-	for (size_t i = 0; i < r->size / PAGE; i++) {
-		bool first = i % nr == 0;
-
-		wrong += !frames[i] || frames[i] != frames[i - i % nr] + i % nr ||
-			 frame_has(frames[i], KPF_COMPOUND_HEAD) != (first && nr > 1) ||
-			 frame_has(frames[i], KPF_COMPOUND_TAIL) != !first;
-	}
-	free(frames);
-	return wrong;
-}
-
 bool region_has_poison(const struct region *r)
 {
-	uint64_t *frames = page_frames(r->addr, r->size / PAGE);
-	bool poison = false;
+	uint64_t *flags = page_flags(r->addr, r->size), all = 0;
 
 	for (size_t i = 0; i < r->size / PAGE; i++)
-		poison |= frames[i] && frame_has(frames[i], KPF_HWPOISON);
-	free(frames);
-	return poison;
-}
-
-/* The nodes of pages, or -errno each */
-static int *page_nodes(const char *addr, size_t nr)
-{
-	void **pages = calloc(nr, sizeof(*pages));
-	int *nodes = calloc(nr, sizeof(*nodes));
-
-	if (!pages || !nodes)
-		err(1, "calloc");
-	for (size_t i = 0; i < nr; i++)
-		pages[i] = (void *)addr + i * PAGE;
-	if (syscall(SYS_move_pages, 0, nr, pages, NULL, nodes, 0))
-		err(1, "move_pages");
-	free(pages);
-	return nodes;
-}
-
-int page_node(const void *addr)
-{
-	int *nodes = page_nodes(addr, 1);
-	int node = *nodes;
-
-	free(nodes);
-	return node;
+		all |= flags[i];
+	free(flags);
+	return all & PAGE_POISON;
 }
 
 size_t region_pages_off(const struct region *r, int node)
 {
-	int *nodes = page_nodes(r->addr, r->size / PAGE);
-	size_t off = 0;
-
-	for (size_t i = 0; i < r->size / PAGE; i++)
-		off += nodes[i] != node;
-	free(nodes);
-	return off;
+	return pages_not_on(node, r->addr, r->size);
 }
 
 /* --- moving --- */
@@ -441,22 +201,14 @@ static bool can_be_tail(const struct region *r, const uint64_t *frames, size_t i
 	return at && frames[i - at] % nr == 0 && frames[i] == frames[i - at] + at;
 }
 
-static bool is_tail(const struct region *r, const uint64_t *frames, size_t i)
+/* The same as pages_first() without a look at flags */
+static size_t pages_that_can_be_first(const struct region *r, void **pages)
 {
-	if (!i || !frames[i])
-		return false;
-	return no_flags ? can_be_tail(r, frames, i) :
-			  frame_has(frames[i], KPF_COMPOUND_TAIL);
-}
-
-/* The first page of each folio: to name another one would split the call */
-static size_t pages_to_move(const struct region *r, void **pages)
-{
-	uint64_t *frames = page_frames(r->addr, r->size / PAGE);
+	uint64_t *frames = page_frames(r->addr, r->size);
 	size_t nr = 0;
 
 	for (size_t i = 0; i < r->size / PAGE; i++)
-		if (!is_tail(r, frames, i))
+		if (!frames[i] || !can_be_tail(r, frames, i))
 			pages[nr++] = r->addr + i * PAGE;
 	free(frames);
 	return nr;
@@ -465,23 +217,17 @@ static size_t pages_to_move(const struct region *r, void **pages)
 long pages_move(const struct region *r, int to, enum sharing sharing)
 {
 	void **pages = calloc(r->size / PAGE, sizeof(*pages));
-	int *status = calloc(r->size / PAGE, sizeof(*status));
-	int *nodes = calloc(r->size / PAGE, sizeof(*nodes));
 	size_t nr;
 	long error;
 
-	if (!pages || !status || !nodes)
+	if (!pages)
 		err(1, "calloc");
-	nr = pages_to_move(r, pages);
-	for (size_t i = 0; i < nr; i++)
-		nodes[i] = to;
-	error = syscall(SYS_move_pages, 0, nr, pages, nodes, status,
-			sharing == SHARED ? MPOL_MF_MOVE_ALL : MPOL_MF_MOVE);
-	error = error < 0 ? -errno : (long)region_pages_off(r, to);
+	nr = no_flags ? pages_that_can_be_first(r, pages) :
+			pages_first(r->addr, r->size, pages);
+	error = pages_send(pages, nr, to,
+			   sharing == SHARED ? MPOL_MF_MOVE_ALL : MPOL_MF_MOVE);
 	free(pages);
-	free(status);
-	free(nodes);
-	return error;
+	return error < 0 ? error : (long)region_pages_off(r, to);
 }
 
 long region_move(struct region *r, enum mover call, int from, int to)

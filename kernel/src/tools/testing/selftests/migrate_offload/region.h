@@ -8,14 +8,8 @@
 #ifndef MIGRATE_OFFLOAD_REGION_H
 #define MIGRATE_OFFLOAD_REGION_H
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#define KIB	1024UL
-#define MIB	(1024 * KIB)
-#define PAGE	(4 * KIB)
-#define PMD	(2 * MIB)
+#include "../migrate_common/memory.h"
+#include "../migrate_common/pages.h"
 
 enum backing {
 	ANON,
@@ -54,25 +48,20 @@ struct region {
  */
 void region_ask_no_flags(void);
 
-/* The first two nodes with memory; false if there is but one */
-bool nodes_find(int nodes[2]);
 /* Is one of them faster than another? */
 bool nodes_have_tiers(void);
 /* Run on a CPU of this node; false if it has none */
 bool node_run_on(int node);
-/* Where the pages of this task are allocated from now on; -1: anywhere */
-void node_alloc_on(int node);
 
 /*
  * Make a region on a node, in folios of this size (0: whatever comes), and
  * fill it. NULL, or the unmet need. For HUGETLB the pools of the first two nodes are
- * filled, each for as much again, which a stuck engine may keep.
+ * filled, each for as much again, which a stuck engine may keep; hugetlb_reserve(0)
+ * empties them.
  */
 const char *region_create(struct region *r, enum backing kind,
 			  size_t folio_size, size_t size, int node);
 void region_destroy(struct region *r);
-/* Empty these pools */
-void hugetlb_give_back(void);
 
 void region_fill(struct region *r, uint64_t seed);
 /* Write a part of it once more, where others have put something else */
@@ -83,15 +72,11 @@ uint64_t region_word(const struct region *r, size_t offset);
 
 /* Pages that are not on this node, be it that they are not present at all */
 size_t region_pages_off(const struct region *r, int node);
-/* Pages that are not in a folio of this size */
-size_t region_pages_not_in(const struct region *r, size_t folio_size);
 /* Has a page of it been poisoned? */
 bool region_has_poison(const struct region *r);
 
 /* Pages that are not on node @to afterwards, or -errno */
 long region_move(struct region *r, enum mover call, int from, int to);
 long pages_move(const struct region *r, int to, enum sharing sharing);
-int page_node(const void *addr);
-uint64_t page_frame(const void *addr);
 
 #endif /* MIGRATE_OFFLOAD_REGION_H */

@@ -5,14 +5,12 @@
 #include <fcntl.h>
 #include <linux/fuse.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
-#include "scratch.h"
+#include "../migrate_common/scratch.h"
 #include "slow_file.h"
 
 #define PAGES_MAX	(SLOW_READ_MAX / 4096)
@@ -106,7 +104,7 @@ const char *slow_file_open(struct slow_file *f)
 	char options[128];
 	int fd;
 
-	if (!scratch_mount("tmpfs", &why))
+	if (!scratch_mount("tmpfs", "", &why))
 		return why;
 	f->dev = open("/dev/fuse", O_RDWR | O_CLOEXEC);
 	if (f->dev < 0)

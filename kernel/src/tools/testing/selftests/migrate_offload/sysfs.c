@@ -12,7 +12,7 @@
 #include <ftw.h>
 #include <sys/stat.h>
 
-#include "events.h"
+#include "../migrate_common/events.h"
 #include "offload.h"
 #include "region.h"
 
@@ -341,7 +341,7 @@ FIXTURE_SETUP(window)
 	why = region_create(&self->region, ANON, variant->folio,
 			    variant->folio == PMD ? 2 * PMD : SIZE,
 			    self->nodes[0]);
-	if (!why && !events_start("migrate_offload"))
+	if (!why && !events_start("migrate_offload", false))
 		why = "no events/migrate_offload in tracefs";
 	if (why) {
 		offload_reset();

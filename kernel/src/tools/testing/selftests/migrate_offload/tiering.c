@@ -7,8 +7,8 @@
 
 #include <sys/mman.h>
 
-#include "cgroup.h"
-#include "events.h"
+#include "../migrate_common/cgroup.h"
+#include "../migrate_common/events.h"
 #include "offload.h"
 #include "region.h"
 
@@ -57,7 +57,7 @@ FIXTURE_SETUP(demotion)
 		SKIP(return, "%s", why);
 	EXPECT_EQ(0, madvise(self->region.addr, SIZE, MADV_COLD));
 	ASSERT_EQ(0, file_write(DEMOTION, "1"));
-	ASSERT_TRUE(events_start("migrate/mm_migrate_pages"));
+	ASSERT_TRUE(events_start("migrate/mm_migrate_pages", false));
 }
 
 FIXTURE_TEARDOWN_PARENT(demotion)

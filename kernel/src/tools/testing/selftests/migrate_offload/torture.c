@@ -164,7 +164,7 @@ static long end_all(void)
 
 static long pages_moved(void)
 {
-	return file_sum_after("/proc/vmstat", "pgmigrate_success");
+	return vmstat("pgmigrate_success");
 }
 
 /* Channels that err are not given up: errors are what some classes are about */

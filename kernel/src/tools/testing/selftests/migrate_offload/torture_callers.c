@@ -35,9 +35,7 @@ static long compact(void)
 		madvise(r.addr + at, RUN, MADV_DONTNEED);
 	file_write(COMPACT, "1");
 	for (size_t at = RUN; at < r.size; at += 2 * RUN)
-		for (size_t i = 0; i < RUN; i += 8)
-			wrong += *(uint64_t *)(r.addr + at + i) !=
-				 region_word(&r, at + i);
+		wrong += words_wrong_masked(r.addr, at, RUN, r.seed);
 	region_destroy(&r);
 	return torture_mistake(wrong, "compaction: %ld words are wrong", wrong);
 }
@@ -48,13 +46,13 @@ static long balanced_before;
 
 static long pages_balanced(void)
 {
-	return file_sum_after("/proc/vmstat", "numa_pages_migrated") -
+	return vmstat("numa_pages_migrated") -
 	       balanced_before;
 }
 
 static const char *begin_balancing(void)
 {
-	balanced_before = file_sum_after("/proc/vmstat", "numa_pages_migrated");
+	balanced_before = vmstat("numa_pages_migrated");
 	return balancing_begin();
 }
 

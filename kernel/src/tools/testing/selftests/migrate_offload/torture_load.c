@@ -7,13 +7,13 @@
 #define _GNU_SOURCE
 #include <err.h>
 #include <fcntl.h>
-#include <pthread.h>
 #include <sys/file.h>
 #include <unistd.h>
 
 #include "offload.h"
 #include "region.h"
 #include "torture.h"
+#include "writer.h"
 
 #define LIFE	32	/* rounds, then large folios are made anew */
 
@@ -34,55 +34,6 @@ static const struct load {
 size_t torture_loads(void)
 {
 	return ARRAY_SIZE(loads);
-}
-
-/* Adds one to a word of each page again and again */
-struct writer {
-	pthread_t thread;
-	const struct region *region;
-	atomic_bool stop;
-	uint64_t rounds;
-	long wrong;
-};
-
-static uint64_t *word_of(const struct region *r, size_t page)
-{
-	/* Another one in each page, so that no part of a copy is special */
-	return (uint64_t *)(r->addr + page * PAGE + page * 520 % PAGE);
-}
-
-static uint64_t first_of(const struct region *r, size_t page)
-{
-	return region_word(r, (char *)word_of(r, page) - r->addr);
-}
-
-static void *write_all(void *arg)
-{
-	struct writer *w = arg;
-
-	for (; !w->stop; w->rounds++) {
-		for (size_t i = 0; i < w->region->size / PAGE; i++) {
-			atomic_ullong *word = (void *)word_of(w->region, i);
-
-			w->wrong += *word != first_of(w->region, i) + w->rounds;
-			*word = first_of(w->region, i) + w->rounds + 1;
-		}
-	}
-	return NULL;
-}
-
-/* What the writer wrote last is there; then it is as if it had never been */
-static long wrong_after(struct writer *w)
-{
-	long wrong = w->wrong;
-
-	for (size_t i = 0; i < w->region->size / PAGE; i++) {
-		uint64_t *word = word_of(w->region, i);
-
-		wrong += *word != first_of(w->region, i) + w->rounds;
-		*word = first_of(w->region, i);
-	}
-	return wrong;
 }
 
 /*
@@ -111,17 +62,13 @@ static long move(const struct load *load, struct region *r, long *stayed)
 static long round_of(struct torture_tally *tally, const struct load *load,
 		     struct region *r, long *stayed)
 {
-	struct writer w = { .region = r };
-	long lost;
+	struct writer w;
 
-	if (pthread_create(&w.thread, NULL, write_all, &w))
-		err(1, "pthread_create");
+	writer_begin(&w, r, writer_store);
 	tally->moved += move(load, r, stayed);
-	w.stop = true;
-	pthread_join(w.thread, NULL);
-	lost = wrong_after(&w);
-	return torture_mistake(lost, "%s: %ld writes are lost", load->name,
-			       lost);
+	writer_end(&w);
+	return torture_mistake(w.lost, "%s: %ld writes are lost", load->name,
+			       w.lost);
 }
 
 void torture_create(struct region *r, enum backing kind, size_t folio,

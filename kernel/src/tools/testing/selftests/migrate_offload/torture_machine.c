@@ -10,9 +10,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cgroup.h"
+#include "../migrate_common/cgroup.h"
 #include "offload.h"
-#include "scratch.h"
+#include "../migrate_common/scratch.h"
 #include "torture.h"
 
 /* --- CPUs --- */
@@ -76,9 +76,7 @@ static const char *begin_fault(const char *what, const char *probability)
 	char times[16];
 
 	snprintf(knob, sizeof(knob), "/sys/kernel/debug/%s", what);
-	if (access(knob, F_OK))
-		run("mount -t debugfs none /sys/kernel/debug");
-	if (access(knob, F_OK))
+	if (!debugfs_has(knob))
 		return "no such fault in this kernel";
 	/* Those who cannot wait, and these processes alone */
 	fault_set("verbose", "0");
@@ -130,14 +128,14 @@ static const char *make_swap(void)
 {
 	const char *why = NULL;
 
-	if (!scratch_mount("tmpfs", &why))
+	if (!scratch_mount("tmpfs", "", &why))
 		return why;
 	if (run("fallocate -l 96M " SWAP) ||
 	    run("losetup -f --show " SWAP " >/mnt/dev") ||
 	    run("mkswap $(cat /mnt/dev) && swapon $(cat /mnt/dev)") ||
 	    run("losetup -d $(cat /mnt/dev)"))
 		return "no swap to be had";
-	swapped_before = file_sum_after("/proc/vmstat", "pswpout");
+	swapped_before = vmstat("pswpout");
 	return cgroup_enter("memory");
 }
 
@@ -152,7 +150,7 @@ static long squeeze(void)
 
 static long pages_swapped(void)
 {
-	return file_sum_after("/proc/vmstat", "pswpout") - swapped_before;
+	return vmstat("pswpout") - swapped_before;
 }
 
 static void end_swap(void)

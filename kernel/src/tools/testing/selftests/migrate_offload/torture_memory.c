@@ -21,7 +21,7 @@
 
 #include "offload.h"
 #include "region.h"
-#include "scratch.h"
+#include "../migrate_common/scratch.h"
 #include "torture.h"
 #include "uring.h"
 
@@ -39,26 +39,6 @@ static void make_of(struct region *r, size_t folio)
 static void make(struct region *r)
 {
 	make_of(r, rand() % 2 ? PAGE : 64 * KIB);
-}
-
-/* Words of a part, wherever it lies now, that are not as in the region */
-static long wrong_in(const struct region *r, const char *at, size_t offset,
-		     size_t size)
-{
-	long wrong = 0;
-
-	for (size_t i = 0; i < size; i += 8)
-		wrong += *(uint64_t *)(at + i) != region_word(r, offset + i);
-	return wrong;
-}
-
-static long nonzero_in(const char *at, size_t size)
-{
-	long wrong = 0;
-
-	for (size_t i = 0; i < size; i += 8)
-		wrong += *(uint64_t *)(at + i) != 0;
-	return wrong;
 }
 
 /* --- fork, mremap, MADV_DONTNEED, mlock --- */
@@ -102,8 +82,8 @@ static long remaps(void)
 		       MREMAP_MAYMOVE | MREMAP_DONTUNMAP, NULL);
 	if (moved == MAP_FAILED)
 		err(1, "mremap");
-	wrong = wrong_in(&r, moved, SIZE / 2, SIZE / 2);
-	wrong += nonzero_in(r.addr + SIZE / 2, SIZE / 2);
+	wrong = words_wrong_masked(moved - SIZE / 2, SIZE / 2, SIZE / 2, r.seed);
+	wrong += words_nonzero(r.addr + SIZE / 2, SIZE / 2);
 	/* And back */
 	if (mremap(moved, SIZE / 2, SIZE / 2, MREMAP_MAYMOVE | MREMAP_FIXED,
 		   r.addr + SIZE / 2) == MAP_FAILED)
@@ -118,7 +98,7 @@ static long drops(void)
 
 	make(&r);
 	madvise(r.addr + SIZE / 4, SIZE / 2, MADV_DONTNEED);
-	wrong = nonzero_in(r.addr + SIZE / 4, SIZE / 2);
+	wrong = words_nonzero(r.addr + SIZE / 4, SIZE / 2);
 	region_refill(&r, SIZE / 4, SIZE / 2);
 	return torture_unmake(&r, "MADV_DONTNEED", wrong);
 }
@@ -144,7 +124,7 @@ static long merged_before;
 
 static const char *start_ksm(void)
 {
-	merged_before = file_sum_after("/proc/vmstat", "cow_ksm");
+	merged_before = vmstat("cow_ksm");
 	return !file_write(KSM "pages_to_scan", "1000") &&
 	       !file_write(KSM "sleep_millisecs", "1") &&
 	       !file_write(KSM "run", "1") ? NULL : "no KSM";
@@ -159,7 +139,7 @@ static void stop_ksm(void)
 /* Pages that were merged, and written to again */
 static long pages_unmerged(void)
 {
-	return file_sum_after("/proc/vmstat", "cow_ksm") - merged_before;
+	return vmstat("cow_ksm") - merged_before;
 }
 
 /* Pages that are all alike are one page until somebody writes to them */
@@ -194,17 +174,15 @@ struct server {
 static void serve(struct server *s, const struct uffd_msg *msg)
 {
 	unsigned long at = msg->arg.pagefault.address & -PAGE;
-	struct uffdio_writeprotect wp = { .range = { at, PAGE } };
 	struct uffdio_copy copy = { .dst = at, .src = (unsigned long)s->page,
 				    .len = PAGE };
 	size_t offset = at - (unsigned long)s->region->addr;
 
 	if (msg->arg.pagefault.flags & UFFD_PAGEFAULT_FLAG_WP) {
-		s->served += !ioctl(s->uffd, UFFDIO_WRITEPROTECT, &wp);
+		s->served += !uffd_wp(s->uffd, (char *)at, PAGE, false);
 		return;
 	}
-	for (size_t i = 0; i < PAGE; i += 8)
-		*(uint64_t *)(s->page + i) = region_word(s->region, offset + i);
+	words_fill_masked(s->page - offset, offset, PAGE, s->region->seed);
 	s->served += !ioctl(s->uffd, UFFDIO_COPY, &copy);
 }
 
@@ -220,20 +198,12 @@ static void *serve_all(void *arg)
 	return NULL;
 }
 
-static void server_start(struct server *s, struct region *r, uint64_t mode)
+static void server_start(struct server *s, struct region *r, int mode)
 {
-	struct uffdio_api api = { .api = UFFD_API };
-	struct uffdio_register reg = {
-		.range = { (unsigned long)r->addr, r->size }, .mode = mode,
-	};
-
-	if (mode == UFFDIO_REGISTER_MODE_WP)
-		api.features = UFFD_FEATURE_PAGEFAULT_FLAG_WP;
 	s->region = r;
 	s->served = 0;
-	s->uffd = syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK);
-	if (s->uffd < 0 || ioctl(s->uffd, UFFDIO_API, &api) ||
-	    ioctl(s->uffd, UFFDIO_REGISTER, &reg) || pipe(s->stop))
+	s->uffd = uffd_open(r->addr, r->size, mode);
+	if (s->uffd < 0 || pipe(s->stop))
 		err(1, "userfaultfd");
 	if (pthread_create(&s->thread, NULL, serve_all, s))
 		err(1, "pthread_create");
@@ -281,15 +251,12 @@ static long misses(void)
 /* Each write to a page that is protected is told once, and is not lost */
 static long protects(void)
 {
-	struct uffdio_writeprotect wp = { .mode = UFFDIO_WRITEPROTECT_MODE_WP };
 	struct region r;
 	long wrong = 0, served;
 
 	make(&r);
 	server_start(&server, &r, UFFDIO_REGISTER_MODE_WP);
-	wp.range.start = (unsigned long)r.addr;
-	wp.range.len = SIZE;
-	if (ioctl(server.uffd, UFFDIO_WRITEPROTECT, &wp))
+	if (uffd_wp(server.uffd, r.addr, SIZE, true))
 		err(1, "UFFDIO_WRITEPROTECT");
 	usleep(5000);
 	for (size_t at = 0; at < SIZE; at += PAGE) {
@@ -313,7 +280,7 @@ static int direct_fd = -1;
 
 static const char *open_direct(void)
 {
-	const char *why, *dir = scratch_mount("ext4", &why);
+	const char *why, *dir = scratch_mount("ext4", "", &why);
 
 	if (!dir)
 		return why;

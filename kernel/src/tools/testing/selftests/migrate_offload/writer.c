@@ -5,14 +5,14 @@
 #include "writer.h"
 
 /* Another one in each page, so that no part of a copy is special */
-static size_t word_of(size_t page)
+static size_t place_of(size_t page)
 {
 	return page * PAGE + page * 520 % PAGE;
 }
 
 static volatile uint64_t *address_of(const struct writer *w, size_t page)
 {
-	return (uint64_t *)(w->region->addr + word_of(page));
+	return (uint64_t *)(w->region->addr + place_of(page));
 }
 
 bool writer_store(uint64_t *at, uint64_t value)
@@ -32,7 +32,7 @@ static void *write_all(void *arg)
 
 		w->lost += *at != w->last[page];
 		/* No value comes twice, so an old one is seen to be old */
-		w->last[page] = region_word(w->region, word_of(page)) ^ ++w->writes;
+		w->last[page] = region_word(w->region, place_of(page)) ^ ++w->writes;
 		w->failed += !w->put((uint64_t *)at, w->last[page]);
 		w->lost += *at != w->last[page];
 	}
@@ -49,7 +49,7 @@ void writer_begin(struct writer *w, struct region *r,
 	if (!w->last)
 		err(1, "calloc");
 	for (size_t i = 0; i < nr; i++)
-		w->last[i] = region_word(r, word_of(i));
+		w->last[i] = region_word(r, place_of(i));
 	if (pthread_create(&w->thread, NULL, write_all, w))
 		errx(1, "pthread_create");
 }
@@ -60,7 +60,7 @@ void writer_end(struct writer *w)
 	pthread_join(w->thread, NULL);
 	for (size_t i = 0; i < w->region->size / PAGE; i++) {
 		w->lost += *address_of(w, i) != w->last[i];
-		region_refill(w->region, word_of(i), sizeof(uint64_t));
+		region_refill(w->region, place_of(i), sizeof(uint64_t));
 	}
 	free(w->last);
 }

@@ -9,12 +9,9 @@
 
 #include <fcntl.h>
 #include <linux/userfaultfd.h>
-#include <sys/ioctl.h>
 #include <sys/mman.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 
-#include "background.h"
 #include "moving.h"
 #include "offload.h"
 #include "uring.h"
@@ -82,17 +79,12 @@ static void change_while_it_moves(struct __test_metadata *_metadata,
 /* Words of a part that are not what was filled, with these bits turned */
 static long wrong_in(const struct region *r, size_t at, size_t size, uint64_t mask)
 {
-	long wrong = 0;
-
-	for (size_t i = at; i < at + size; i += 8)
-		wrong += *(volatile uint64_t *)(r->addr + i) != (region_word(r, i) ^ mask);
-	return wrong;
+	return words_wrong_masked(r->addr, at, size, r->seed ^ mask);
 }
 
 static void write_all(struct region *r, size_t at, size_t size, uint64_t mask)
 {
-	for (size_t i = at; i < at + size; i += 8)
-		*(volatile uint64_t *)(r->addr + i) = region_word(r, i) ^ mask;
+	words_fill_masked(r->addr, at, size, r->seed ^ mask);
 }
 
 /* Write it, see it stay for about a copy's time, and put back what was there */
@@ -166,30 +158,19 @@ static int uffd = -1;
 
 static long write_protect(struct region *r, size_t at, size_t size)
 {
-	struct uffdio_writeprotect wp = {
-		.range = { .start = (uintptr_t)r->addr + at, .len = size },
-		.mode = UFFDIO_WRITEPROTECT_MODE_WP,
-	};
-	long wrong = ioctl(uffd, UFFDIO_WRITEPROTECT, &wp) != 0;
+	long wrong = uffd_wp(uffd, r->addr + at, size, true) != 0;
 
 	usleep(rand() % 500);
 	wrong += wrong_in(r, at, size, 0);
-	wp.mode = 0;
-	wrong += ioctl(uffd, UFFDIO_WRITEPROTECT, &wp) != 0;
+	wrong += uffd_wp(uffd, r->addr + at, size, false) != 0;
 	return wrong + write_and_undo(r, at, size);
 }
 
 TEST_F(tables, userfaultfd)
 {
-	struct uffdio_register all = {
-		.range = { .start = (uintptr_t)self->moving.region.addr,
-			   .len = self->moving.region.size },
-		.mode = UFFDIO_REGISTER_MODE_WP,
-	};
-	struct uffdio_api api = { .api = UFFD_API };
-
-	uffd = syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK);
-	if (uffd < 0 || ioctl(uffd, UFFDIO_API, &api) || ioctl(uffd, UFFDIO_REGISTER, &all))
+	uffd = uffd_open(self->moving.region.addr, self->moving.region.size,
+			 UFFDIO_REGISTER_MODE_WP);
+	if (uffd < 0)
 		SKIP(return, "no userfaultfd that protects from writes");
 	change_while_it_moves(_metadata, self, write_protect);
 	close(uffd);
@@ -233,8 +214,7 @@ static long drop(struct region *r, size_t at, size_t size)
 {
 	long wrong = madvise(r->addr + at, size, MADV_DONTNEED) != 0;
 
-	for (size_t i = at; i < at + size; i += 8)
-		wrong += *(volatile uint64_t *)(r->addr + i) != 0;
+	wrong += words_nonzero(r->addr + at, size);
 	write_all(r, at, size, 0);
 	return wrong + write_and_undo(r, at, size);
 }

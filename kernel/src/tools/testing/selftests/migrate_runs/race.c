@@ -2,16 +2,12 @@
 #include <pthread.h>
 #include <time.h>
 
-#include "../kselftest.h"
 #include "large.h"
 #include "race.h"
 
 #define SECONDS	3
 
 #define COPY_MAPPED	"/proc/sys/vm/migrate_copy_mapped"
-
-#define BALANCING	"/proc/sys/kernel/numa_balancing"
-#define SCAN		"/sys/kernel/debug/sched/numa_balancing/"
 
 struct worker {
 	struct race *race;
@@ -46,23 +42,4 @@ long race_run(struct race *race, size_t size, race_act act)
 	__atomic_store_n(&race->stop, 1, __ATOMIC_RELAXED);
 	pthread_join(thread, NULL);
 	return moves;
-}
-
-const char *balance(void)
-{
-	if (file_write(SCAN "scan_delay_ms", "1") ||
-	    file_write(SCAN "scan_period_min_ms", "10") ||
-	    file_write(SCAN "scan_period_max_ms", "20") ||
-	    file_write(BALANCING, "1"))
-		return "no NUMA balancing";
-	return NULL;
-}
-
-void balance_no_more(void)
-{
-	file_write(BALANCING, "0");
-	/* The defaults */
-	file_write(SCAN "scan_delay_ms", "1000");
-	file_write(SCAN "scan_period_max_ms", "60000");
-	file_write(SCAN "scan_period_min_ms", "1000");
 }

@@ -28,8 +28,4 @@ typedef void (*race_act)(struct race *race, unsigned int *seed);
  */
 long race_run(struct race *race, size_t size, race_act act);
 
-/* NUMA balancing makes pages inaccessible, to see who uses them. Return: why not, or NULL */
-const char *balance(void);
-void balance_no_more(void);
-
 #endif /* MIGRATE_RUNS_RACE_H */

@@ -8,12 +8,9 @@
 #include "../kselftest_harness.h"
 
 #include <fcntl.h>
-#include <linux/userfaultfd.h>
 #include <pthread.h>
-#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
-#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -24,7 +21,6 @@
 #define SIZE	(8 * MIB)
 
 #define SYSCTL	"/proc/sys/vm/migrate_copy_mapped"
-#define CLEAR	"/proc/self/clear_refs"
 
 /* What maps them */
 enum kind { BY_PTES, BY_PMD, HUGETLB };
@@ -33,16 +29,21 @@ enum kind { BY_PTES, BY_PMD, HUGETLB };
 static enum kind kind;
 static size_t folio_size, nr_folios;
 
-/* What Linux counts of folios of this size; -1: nothing */
-static long count_of(const char *name)
+/* What Linux counts of folios of this size */
+static const char *path_of(const char *name)
 {
-	char path[128];
+	static char path[128];
 
 	snprintf(path, sizeof(path), kind == HUGETLB ?
 		 "/sys/kernel/mm/hugepages/hugepages-%zukB/%s" :
 		 "/sys/kernel/mm/transparent_hugepage/hugepages-%zukB/stats/%s",
 		 folio_size / KIB, name);
-	return number_of(path);
+	return path;
+}
+
+static long count_of(const char *name)
+{
+	return file_read_long(path_of(name));
 }
 
 static long mapped(void)
@@ -88,7 +89,7 @@ static const char *missing(enum kind wanted)
 	kind = wanted;
 	folio_size = kind == BY_PTES ? FOLIO : PMD;
 	nr_folios = SIZE / folio_size;
-	if (mapped() < 0)
+	if (access(path_of("migrate_mapped"), R_OK))
 		return "this kernel does not copy folios while they are mapped";
 	return large_missing();
 }
@@ -97,7 +98,7 @@ static const char *missing(enum kind wanted)
 static bool is_whole(const char *addr)
 {
 	if (kind == BY_PTES)
-		return !large_pages_not_whole(addr, SIZE);
+		return !pages_not_in_folios(addr, SIZE, FOLIO);
 	return smaps_kb(addr, SIZE, kind == BY_PMD ? "AnonHugePages:" :
 						     "Private_Hugetlb:") == SIZE / KIB;
 }
@@ -144,11 +145,11 @@ TEST_F(alone, nobody_pays_afterwards)
 	EXPECT_EQ(0, large_move(self->addr, SIZE, 1));
 	EXPECT_EQ(nr_folios, mapped() - before);
 	EXPECT_EQ(old_void, voided());
-	EXPECT_EQ(0, large_wrong(self->addr, 0, SIZE));
+	EXPECT_EQ(0, words_wrong(self->addr, 0, SIZE));
 	EXPECT_TRUE(is_whole(self->addr));
 	faults = minor_faults();
 	for (size_t i = 0; i < SIZE; i += folio_size)
-		*(volatile uint64_t *)(self->addr + i) = large_word(i);
+		*(volatile uint64_t *)(self->addr + i) = word_of(i);
 	EXPECT_EQ(faults, minor_faults());
 }
 
@@ -162,23 +163,20 @@ TEST_F(alone, setting_is_obeyed)
 	ASSERT_EQ(0, file_write(SYSCTL, "1"));
 	EXPECT_EQ(0, large_move(self->addr, SIZE, 0));
 	EXPECT_EQ(nr_folios, mapped() - before);
-	EXPECT_EQ(0, large_wrong(self->addr, 0, SIZE));
+	EXPECT_EQ(0, words_wrong(self->addr, 0, SIZE));
 }
 
 TEST_F(alone, read_only_stays_read_only)
 {
 	long before = mapped();
-	int zero = open("/dev/zero", O_RDONLY | O_CLOEXEC);
 
 	ASSERT_EQ(0, mprotect(self->addr, SIZE, PROT_READ));
 	EXPECT_EQ(0, large_move(self->addr, SIZE, 1));
 	EXPECT_EQ(nr_folios, mapped() - before);
-	EXPECT_EQ(0, large_wrong(self->addr, 0, SIZE));
-	/* Whether the kernel may write there for us: by the page table, without a fork */
-	EXPECT_EQ(-1, read(zero, self->addr, 1));
-	close(zero);
+	EXPECT_EQ(0, words_wrong(self->addr, 0, SIZE));
+	EXPECT_FALSE(page_writable(self->addr));
 	ASSERT_EQ(0, mprotect(self->addr, SIZE, PROT_READ | PROT_WRITE));
-	large_fill(self->addr, 0, SIZE);
+	words_fill(self->addr, 0, SIZE);
 }
 
 TEST_F(alone, locked_memory_stays_locked)
@@ -192,7 +190,7 @@ TEST_F(alone, locked_memory_stays_locked)
 	/* What PTEs map is left to the walk of the reverse mapping */
 	EXPECT_EQ(kind == BY_PMD ? nr_folios : 0, mapped() - before);
 	EXPECT_EQ(SIZE / KIB, smaps_kb(self->addr, SIZE, "Locked:"));
-	EXPECT_EQ(0, large_wrong(self->addr, 0, SIZE));
+	EXPECT_EQ(0, words_wrong(self->addr, 0, SIZE));
 }
 
 static void *write_all(void *arg)
@@ -212,13 +210,14 @@ static long given_up(void)
 
 TEST_F(alone, what_is_often_written_to_is_unmapped_first)
 {
-	long before = given_up(), old_mapped, old_void;
+	long before, old_mapped, old_void;
 	time_t end = time(NULL) + 10;
 	pthread_t thread;
 	int node = 0;
 
 	if (kind == HUGETLB)
 		SKIP(return, "who writes waits for the folio, and voids no copy");
+	before = given_up();
 	/* What other tests wrote to is forgotten */
 	ASSERT_EQ(0, file_write(SYSCTL, "1"));
 	ASSERT_EQ(0, pthread_create(&thread, NULL, write_all, self->addr));
@@ -240,21 +239,19 @@ TEST_F(alone, what_is_often_written_to_is_unmapped_first)
 	usleep(1500000);
 	EXPECT_EQ(0, large_move(self->addr, SIZE, node));
 	EXPECT_EQ(nr_folios, mapped() - old_mapped);
-	EXPECT_EQ(0, large_wrong(self->addr, 0, SIZE));
+	EXPECT_EQ(0, words_wrong(self->addr, 0, SIZE));
 }
 
 /* What a pipe refers to is read, and may be written by whoever gave it */
 TEST_F(alone, page_in_a_pipe_is_not_copied_early)
 {
-	struct iovec iov = { self->addr, PAGE };
 	long before = mapped();
 	int fds[2];
 
-	ASSERT_EQ(0, pipe(fds));
-	ASSERT_EQ((ssize_t)PAGE, vmsplice(fds[1], &iov, 1, 0));
+	ASSERT_TRUE(page_to_pipe(self->addr, fds));
 	large_move(self->addr, SIZE, 1);
 	EXPECT_EQ(nr_folios - 1, mapped() - before);
-	EXPECT_EQ(0, large_wrong(self->addr, 0, SIZE));
+	EXPECT_EQ(0, words_wrong(self->addr, 0, SIZE));
 	close(fds[0]);
 	close(fds[1]);
 }
@@ -276,52 +273,36 @@ TEST_F(alone, shared_after_a_fork_moves_as_before)
 	close(fds[0]);
 	close(fds[1]);
 	waitpid(pid, NULL, 0);
-	EXPECT_EQ(0, large_wrong(self->addr, 0, SIZE));
+	EXPECT_EQ(0, words_wrong(self->addr, 0, SIZE));
 }
 
 TEST_F(alone, soft_dirty_tells_what_was_written)
 {
-	if (kind == HUGETLB || file_write(CLEAR, "4"))
+	if (kind == HUGETLB || !softdirty_supported())
 		SKIP(return, "no soft-dirty bits");
-	*(volatile uint64_t *)self->addr = large_word(0);
+	clear_softdirty();
+	*(volatile uint64_t *)self->addr = word_of(0);
 	large_move(self->addr, SIZE, 1);
 	/* Linux says it of some that were not written to as well, when they move */
 	EXPECT_TRUE(pagemap(self->addr) & PM_SOFT_DIRTY);
-	EXPECT_EQ(0, file_write(CLEAR, "4"));
-	*(volatile uint64_t *)(self->addr + folio_size) = large_word(folio_size);
+	clear_softdirty();
+	*(volatile uint64_t *)(self->addr + folio_size) = word_of(folio_size);
 	EXPECT_TRUE(pagemap(self->addr + folio_size) & PM_SOFT_DIRTY);
-	EXPECT_EQ(0, large_wrong(self->addr, 0, SIZE));
-}
-
-static int uffd_of(char *addr)
-{
-	struct uffdio_api api = { .api = UFFD_API, .features = UFFD_FEATURE_PAGEFAULT_FLAG_WP };
-	struct uffdio_register reg = {
-		.range = { (uintptr_t)addr, SIZE }, .mode = UFFDIO_REGISTER_MODE_WP,
-	};
-	int fd = syscall(SYS_userfaultfd, O_CLOEXEC);
-
-	if (fd >= 0 && !ioctl(fd, UFFDIO_API, &api) && !ioctl(fd, UFFDIO_REGISTER, &reg))
-		return fd;
-	return -1;
+	EXPECT_EQ(0, words_wrong(self->addr, 0, SIZE));
 }
 
 TEST_F(alone, write_protection_of_userfaultfd_stays)
 {
-	struct uffdio_writeprotect wp = {
-		.range = { (uintptr_t)self->addr, SIZE },
-		.mode = UFFDIO_WRITEPROTECT_MODE_WP,
-	};
 	long before = mapped();
-	int uffd = uffd_of(self->addr);
+	int uffd = uffd_open(self->addr, SIZE, UFFDIO_REGISTER_MODE_WP);
 
-	if (uffd < 0 || ioctl(uffd, UFFDIO_WRITEPROTECT, &wp))
+	if (uffd < 0 || uffd_wp(uffd, self->addr, SIZE, true))
 		SKIP(return, "no write protection by userfaultfd");
 	EXPECT_EQ(0, large_move(self->addr, SIZE, 1));
 	EXPECT_EQ(nr_folios, mapped() - before);
 	for (size_t i = 0; i < SIZE; i += folio_size)
 		EXPECT_TRUE(pagemap(self->addr + i) & PM_UFFD_WP);
-	EXPECT_EQ(0, large_wrong(self->addr, 0, SIZE));
+	EXPECT_EQ(0, words_wrong(self->addr, 0, SIZE));
 	close(uffd);
 }
 
@@ -358,7 +339,7 @@ static void stay(struct race *race, unsigned int *seed)
 		expect(race, offset, value);
 		*word_at(race, offset) = ++value;
 	}
-	*word_at(race, offset) = large_word(offset);
+	*word_at(race, offset) = word_of(offset);
 }
 
 /* One write now and then: most copies are good, and some are not */
@@ -370,7 +351,7 @@ static void write_rarely(struct race *race, unsigned int *seed)
 	*word_at(race, offset) = value;
 	usleep(rand_r(seed) % 3000);
 	expect(race, offset, value);
-	*word_at(race, offset) = large_word(offset);
+	*word_at(race, offset) = word_of(offset);
 }
 
 /*
@@ -384,7 +365,7 @@ static void add(struct race *race, unsigned int *seed)
 	for (int i = 0; i < 10000; i++)
 		__atomic_fetch_add((uint64_t *)word_at(race, offset), 1, __ATOMIC_SEQ_CST);
 	usleep(rand_r(seed) % 10000);
-	expect(race, offset, large_word(offset) + 10000);
+	expect(race, offset, word_of(offset) + 10000);
 	__atomic_fetch_sub((uint64_t *)word_at(race, offset), 10000, __ATOMIC_SEQ_CST);
 }
 
@@ -394,20 +375,20 @@ static void protect(struct race *race, unsigned int *seed)
 	uint64_t value = rand_r(seed);
 
 	mprotect(race->addr + at, folio_size, PROT_READ);
-	expect(race, offset, large_word(offset));
+	expect(race, offset, word_of(offset));
 	mprotect(race->addr + at, folio_size, PROT_READ | PROT_WRITE);
 	*word_at(race, offset) = value;
 	mprotect(race->addr + at, folio_size, PROT_READ);
 	expect(race, offset, value);
 	mprotect(race->addr + at, folio_size, PROT_READ | PROT_WRITE);
-	*word_at(race, offset) = large_word(offset);
+	*word_at(race, offset) = word_of(offset);
 }
 
 /* By the kernel, into memory that its owner may only read */
 static void force(struct race *race, unsigned int *seed)
 {
 	size_t at = any_folio(seed), offset = any_page(at, seed);
-	uint64_t value = rand_r(seed), old = large_word(offset);
+	uint64_t value = rand_r(seed), old = word_of(offset);
 	int fd = open("/proc/self/mem", O_RDWR | O_CLOEXEC);
 
 	mprotect(race->addr + at, folio_size, PROT_READ);
@@ -432,7 +413,7 @@ static void write_remotely(struct race *race, unsigned int *seed)
 		race->wrong++;
 	usleep(rand_r(seed) % 2000);
 	expect(race, offset, value);
-	value = large_word(offset);
+	value = word_of(offset);
 	if (process_vm_writev(getpid(), &from, 1, &to, 1, 0) != 8)
 		race->wrong++;
 }
@@ -450,7 +431,7 @@ static void renew(struct race *race, size_t offset, size_t size)
 	if (mmap(addr, size, PROT_READ | PROT_WRITE, map_flags() | MAP_FIXED, -1, 0) != addr)
 		abort();
 	madvise(addr, size, MADV_HUGEPAGE);
-	large_fill(race->addr, offset, size);
+	words_fill(race->addr, offset, size);
 }
 
 static void zap(struct race *race, unsigned int *seed)
@@ -492,7 +473,7 @@ static void remap(struct race *race, unsigned int *seed)
 		   race->addr + at) != race->addr + at)
 		abort();
 	expect(race, offset, value);
-	*word_at(race, offset) = large_word(offset);
+	*word_at(race, offset) = word_of(offset);
 	munmap(room, 2 * folio_size);
 	usleep(rand_r(seed) % 2000);
 }
@@ -505,7 +486,7 @@ static void fork_and_write(struct race *race, unsigned int *seed)
 
 	if (!pid) {
 		usleep(rand_r(seed) % 2000);
-		_exit(*word_at(race, offset) != large_word(offset));
+		_exit(*word_at(race, offset) != word_of(offset));
 	}
 	*word_at(race, offset) = value;
 	waitpid(pid, &status, 0);
@@ -521,39 +502,33 @@ static void watch(struct race *race, unsigned int *seed)
 {
 	size_t at = any_folio(seed), offset = any_page(at, seed);
 	uint64_t value = rand_r(seed);
-	struct uffdio_writeprotect wp = {
-		.range = { (uintptr_t)race->addr + at, folio_size },
-		.mode = UFFDIO_WRITEPROTECT_MODE_WP,
-	};
-
+	char *addr = race->addr + at;
 	static int uffd;
 
 	if (!uffd)
-		uffd = uffd_of(race->addr);
-	race->wrong += ioctl(uffd, UFFDIO_WRITEPROTECT, &wp) != 0;
+		uffd = uffd_open(race->addr, SIZE, UFFDIO_REGISTER_MODE_WP);
+	race->wrong += uffd_wp(uffd, addr, folio_size, true) != 0;
 	usleep(rand_r(seed) % 1000);
-	wp.mode = 0;
-	race->wrong += ioctl(uffd, UFFDIO_WRITEPROTECT, &wp) != 0;
+	race->wrong += uffd_wp(uffd, addr, folio_size, false) != 0;
 	*word_at(race, offset) = value;
-	wp.mode = UFFDIO_WRITEPROTECT_MODE_WP;
-	race->wrong += ioctl(uffd, UFFDIO_WRITEPROTECT, &wp) != 0;
+	race->wrong += uffd_wp(uffd, addr, folio_size, true) != 0;
 	expect(race, offset, value);
-	wp.mode = 0;
-	race->wrong += ioctl(uffd, UFFDIO_WRITEPROTECT, &wp) != 0;
-	*word_at(race, offset) = large_word(offset);
+	race->wrong += uffd_wp(uffd, addr, folio_size, false) != 0;
+	*word_at(race, offset) = word_of(offset);
 }
 
 /* NUMA balancing makes entries inaccessible, and writable again without a fault */
 static void be_hinted(struct race *race, unsigned int *seed)
 {
 	if (!race->rounds)
-		race->wrong += !!balance();
+		race->wrong += !!balancing_begin();
 	write_rarely(race, seed);
 }
 
 FIXTURE(race)
 {
 	struct race race;
+	bool took_thp;
 };
 
 FIXTURE_VARIANT(race)
@@ -596,14 +571,15 @@ FIXTURE_SETUP(race)
 	/* So are those that are faulted in anew */
 	madvise(self->race.addr, SIZE, MADV_HUGEPAGE);
 	if (kind == BY_PTES)
-		large_prefer(true);
+		self->took_thp = thp_take(FOLIO, false);
 }
 
 FIXTURE_TEARDOWN(race)
 {
-	large_prefer(false);
+	if (self->took_thp)
+		thp_give_back();
 	if (variant->act == be_hinted)
-		balance_no_more();
+		balancing_end();
 	give_back(self->race.addr);
 }
 
@@ -619,7 +595,7 @@ TEST_F(race, no_write_is_lost)
 	EXPECT_GT(self->race.rounds, 0);
 	EXPECT_GT(mapped() - before, 0);
 	EXPECT_EQ(0, self->race.wrong);
-	EXPECT_EQ(0, large_wrong(self->race.addr, 0, SIZE));
+	EXPECT_EQ(0, words_wrong(self->race.addr, 0, SIZE));
 }
 
 TEST_HARNESS_MAIN

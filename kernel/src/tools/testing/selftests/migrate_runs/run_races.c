@@ -20,7 +20,7 @@
 
 static long check(struct race *race, size_t page)
 {
-	return *(volatile uint64_t *)(race->addr + page * PAGE) != large_word(page * PAGE);
+	return *(volatile uint64_t *)(race->addr + page * PAGE) != word_of(page * PAGE);
 }
 
 /* Zapped pages are zero, then written anew */
@@ -32,7 +32,7 @@ static void zap(struct race *race, unsigned int *seed)
 	madvise(at, nr * PAGE, MADV_DONTNEED);
 	for (size_t i = 0; i < nr; i++)
 		race->wrong += *(volatile uint64_t *)(at + i * PAGE) != 0;
-	large_fill(race->addr, page * PAGE, nr * PAGE);
+	words_fill(race->addr, page * PAGE, nr * PAGE);
 }
 
 static void write_again(struct race *race, unsigned int *seed)
@@ -44,7 +44,7 @@ static void write_again(struct race *race, unsigned int *seed)
 	*word = value;
 	for (int i = 0; i < 1000; i++)
 		race->wrong += *word != value;
-	*word = large_word((char *)word - race->addr);
+	*word = word_of((char *)word - race->addr);
 }
 
 static void protect(struct race *race, unsigned int *seed)
@@ -55,7 +55,7 @@ static void protect(struct race *race, unsigned int *seed)
 	mprotect(at, 5 * PAGE, PROT_READ);
 	race->wrong += check(race, page);
 	mprotect(at, 5 * PAGE, PROT_READ | PROT_WRITE);
-	large_fill(race->addr, page * PAGE, 5 * PAGE);
+	words_fill(race->addr, page * PAGE, 5 * PAGE);
 }
 
 static void fork_and_write(struct race *race, unsigned int *seed)
@@ -75,7 +75,7 @@ static void fork_and_write(struct race *race, unsigned int *seed)
 	waitpid(pid, &status, 0);
 	race->wrong += !WIFEXITED(status) || WEXITSTATUS(status);
 	for (size_t i = first; i < first + 20 && i < PAGES; i++)
-		*(volatile uint64_t *)(race->addr + i * PAGE) = large_word(i * PAGE);
+		*(volatile uint64_t *)(race->addr + i * PAGE) = word_of(i * PAGE);
 }
 
 /* To another place in the page tables and back */
@@ -87,7 +87,7 @@ static void remap(struct race *race, unsigned int *seed)
 	to = mremap(at, 20 * PAGE, 20 * PAGE, MREMAP_MAYMOVE | MREMAP_DONTUNMAP, NULL);
 	if (to == MAP_FAILED)
 		return;
-	race->wrong += *(volatile uint64_t *)to != large_word(page * PAGE);
+	race->wrong += *(volatile uint64_t *)to != word_of(page * PAGE);
 	race->wrong += mremap(to, 20 * PAGE, 20 * PAGE, MREMAP_MAYMOVE | MREMAP_FIXED,
 			      at) != at;
 	race->wrong += check(race, page + 19);
@@ -103,7 +103,7 @@ static void unmap(struct race *race, unsigned int *seed)
 		 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != at)
 		abort();
 	race->wrong += *(volatile uint64_t *)(at + 7 * PAGE) != 0;
-	large_fill(race->addr, page * PAGE, 20 * PAGE);
+	words_fill(race->addr, page * PAGE, 20 * PAGE);
 }
 
 FIXTURE(race)
@@ -151,7 +151,7 @@ TEST_F(race, no_byte_is_lost)
 	EXPECT_GT(race_run(&self->race, SIZE, variant->act), 0);
 	EXPECT_GT(self->race.rounds, 0);
 	EXPECT_EQ(0, self->race.wrong);
-	EXPECT_EQ(0, large_wrong(self->race.addr, 0, SIZE));
+	EXPECT_EQ(0, words_wrong(self->race.addr, 0, SIZE));
 	munmap(self->race.addr, SIZE);
 }
 
@@ -214,10 +214,10 @@ TEST_F(beside, used_beside_inaccessible)
 	pthread_t thread, flushers[2];
 
 	if (!why)
-		why = balance();
+		why = balancing_begin();
 	if (why)
 		SKIP(return, "%s", why);
-	updates = stat_of("/proc/vmstat", "numa_pte_updates");
+	updates = vmstat("numa_pte_updates");
 	race.addr = small_alloc(SIZE, PMD);
 	ASSERT_EQ(0, pthread_create(&thread, NULL, count_up, &race));
 	for (int i = 0; i < variant->nr_flushers; i++)
@@ -229,10 +229,10 @@ TEST_F(beside, used_beside_inaccessible)
 	pthread_join(thread, NULL);
 	for (int i = 0; i < variant->nr_flushers; i++)
 		pthread_join(flushers[i], NULL);
-	balance_no_more();
+	balancing_end();
 	EXPECT_GT(race.rounds, 0);
 	EXPECT_EQ(0, race.wrong);
-	EXPECT_GT(stat_of("/proc/vmstat", "numa_pte_updates"), updates);
+	EXPECT_GT(vmstat("numa_pte_updates"), updates);
 	munmap(race.addr, SIZE);
 }
 

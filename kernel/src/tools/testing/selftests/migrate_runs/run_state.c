@@ -13,8 +13,6 @@
 
 #include <fcntl.h>
 #include <linux/io_uring.h>
-#include <linux/userfaultfd.h>
-#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
@@ -59,17 +57,7 @@ FIXTURE_TEARDOWN(folios)
 #define EXPECT_MOVES(_node)						\
 	EXPECT_EQ(0, large_move(self->addr, SIZE, _node))
 #define EXPECT_CONTENTS()						\
-	EXPECT_EQ(0, large_wrong(self->addr, 0, SIZE))
-
-/* Whether the kernel may write there for us, without a signal if not */
-static bool writable(char *at)
-{
-	int fd = open("/dev/zero", O_RDONLY | O_CLOEXEC);
-	bool can = read(fd, at, 1) == 1;
-
-	close(fd);
-	return can;
-}
+	EXPECT_EQ(0, words_wrong(self->addr, 0, SIZE))
 
 TEST_F(folios, there_and_back)
 {
@@ -77,7 +65,7 @@ TEST_F(folios, there_and_back)
 		EXPECT_MOVES(node);
 		EXPECT_CONTENTS();
 		if (!variant->small)
-			EXPECT_EQ(0, large_pages_not_whole(self->addr, SIZE));
+			EXPECT_EQ(0, pages_not_in_folios(self->addr, SIZE, FOLIO));
 		for (size_t i = 0; i < PAGES; i++)
 			ASSERT_EQ(1, kpagecount(self->addr + i * PAGE));
 	}
@@ -93,7 +81,7 @@ TEST_F(folios, writable_or_not)
 	EXPECT_CONTENTS();
 	for (size_t i = 0; i < PAGES; i++)
 		EXPECT_EQ(i < NR || i % NR < 3 || i % NR >= 8,
-			  writable(self->addr + i * PAGE));
+			  page_writable(self->addr + i * PAGE));
 }
 
 /* Half of each folio is shared with a child, all in one VMA */
@@ -114,7 +102,7 @@ static int fork_half(char *addr, int *to_child, int *from_child)
 		close(ask[1]);
 		if (read(ask[0], &c, 1) == 1)
 			for (size_t at = 0; at < SIZE; at += FOLIO)
-				wrong += large_wrong(addr, at + FOLIO / 2, FOLIO / 2);
+				wrong += words_wrong(addr, at + FOLIO / 2, FOLIO / 2);
 		c = wrong ? 'w' : 'r';
 		if (write(answer[1], &c, 1) != 1)
 			c = 'e';
@@ -142,14 +130,14 @@ static void check_exclusive(struct __test_metadata *_metadata,
 	EXPECT_CONTENTS();
 	ASSERT_EQ(0, mprotect(self->addr, SIZE, PROT_READ | PROT_WRITE));
 	for (size_t i = 0; i < PAGES; i++) {
-		frames[i] = pagemap(self->addr + i * PAGE) & PM_FRAME;
+		frames[i] = page_frame(self->addr + i * PAGE);
 		EXPECT_EQ(i % NR < NR / 2 ? 1 : 2, kpagecount(self->addr + i * PAGE));
 	}
 	/* Own pages are written in place, shared ones are copied */
 	for (size_t i = 0; i < PAGES; i++) {
 		self->addr[i * PAGE] ^= 1;
 		EXPECT_EQ(i % NR < NR / 2,
-			  frames[i] == (pagemap(self->addr + i * PAGE) & PM_FRAME));
+			  frames[i] == page_frame(self->addr + i * PAGE));
 	}
 	ASSERT_EQ(1, write(to_child, "", 1));
 	ASSERT_EQ(1, read(from_child, &c, 1));
@@ -189,22 +177,22 @@ TEST_F(folios, dirty)
 {
 	ASSERT_EQ(0, madvise(self->addr, SIZE, MADV_FREE));
 	for (size_t at = 0; at < SIZE; at += FOLIO)
-		large_fill(self->addr, at + at / FOLIO * PAGE, PAGE);
+		words_fill(self->addr, at + at / FOLIO * PAGE, PAGE);
 	EXPECT_MOVES(1);
 	madvise(self->addr, SIZE, MADV_PAGEOUT);
 	for (size_t at = 0; at < SIZE; at += FOLIO)
-		EXPECT_EQ(0, large_wrong(self->addr, at + at / FOLIO * PAGE, PAGE));
+		EXPECT_EQ(0, words_wrong(self->addr, at + at / FOLIO * PAGE, PAGE));
 }
 
 TEST_F(folios, soft_dirty)
 {
-	ASSERT_EQ(0, file_write("/proc/self/clear_refs", "4"));
-	if (pagemap(self->addr) & PM_SOFT_DIRTY)
+	if (!softdirty_supported())
 		SKIP(return, "no soft-dirty");
+	clear_softdirty();
+	ASSERT_FALSE(pagemap(self->addr) & PM_SOFT_DIRTY);
 	for (size_t i = 0; i < PAGES; i += 1 + i % 4)
 		*(volatile char *)(self->addr + i * PAGE) ^= 0;
-	if (!(pagemap(self->addr) & PM_SOFT_DIRTY))
-		SKIP(return, "no soft-dirty");
+	ASSERT_TRUE(pagemap(self->addr) & PM_SOFT_DIRTY);
 	EXPECT_MOVES(1);
 	for (size_t i = 0, next = 0; i < PAGES; i++) {
 		EXPECT_EQ(i == next, !!(pagemap(self->addr + i * PAGE) & PM_SOFT_DIRTY));
@@ -214,38 +202,14 @@ TEST_F(folios, soft_dirty)
 	EXPECT_CONTENTS();
 }
 
-static int uffd_open(void)
-{
-	struct uffdio_api api = {
-		.api = UFFD_API, .features = UFFD_FEATURE_PAGEFAULT_FLAG_WP,
-	};
-	int fd = syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK);
-
-	return fd < 0 || ioctl(fd, UFFDIO_API, &api) ? -1 : fd;
-}
-
-static int uffd_protect(int fd, char *addr, size_t size, bool protect)
-{
-	struct uffdio_writeprotect wp = {
-		.range = { (uintptr_t)addr, size },
-		.mode = protect ? UFFDIO_WRITEPROTECT_MODE_WP : 0,
-	};
-
-	return ioctl(fd, UFFDIO_WRITEPROTECT, &wp);
-}
-
 TEST_F(folios, uffd_wp)
 {
-	struct uffdio_register area = {
-		.range = { (uintptr_t)self->addr, SIZE },
-		.mode = UFFDIO_REGISTER_MODE_WP,
-	};
-	int fd = uffd_open();
+	int fd = uffd_open(self->addr, SIZE, UFFDIO_REGISTER_MODE_WP);
 
-	if (fd < 0 || ioctl(fd, UFFDIO_REGISTER, &area))
+	if (fd < 0)
 		SKIP(return, "no write protection by userfaultfd");
 	for (size_t at = 5 * PAGE; at < SIZE; at += FOLIO)
-		ASSERT_EQ(0, uffd_protect(fd, self->addr + at, 4 * PAGE, true));
+		ASSERT_EQ(0, uffd_wp(fd, self->addr + at, 4 * PAGE, true));
 	for (int node = 1; node >= 0; node--) {
 		EXPECT_MOVES(node);
 		EXPECT_CONTENTS();
@@ -253,9 +217,9 @@ TEST_F(folios, uffd_wp)
 			EXPECT_EQ(i % NR >= 5 && i % NR < 9,
 				  !!(pagemap(self->addr + i * PAGE) & PM_UFFD_WP));
 	}
-	ASSERT_EQ(0, uffd_protect(fd, self->addr, SIZE, false));
+	ASSERT_EQ(0, uffd_wp(fd, self->addr, SIZE, false));
 	for (size_t i = 0; i < PAGES; i++)
-		EXPECT_TRUE(writable(self->addr + i * PAGE));
+		EXPECT_TRUE(page_writable(self->addr + i * PAGE));
 	close(fd);
 }
 
@@ -298,7 +262,7 @@ TEST_F(folios, end_of_table)
 	}
 	ASSERT_EQ(0, munmap(to + SIZE - 7 * PAGE, 7 * PAGE));
 	EXPECT_EQ(0, large_move(to, SIZE - 7 * PAGE, 1));
-	EXPECT_EQ(0, large_wrong(to, 0, SIZE - 7 * PAGE));
+	EXPECT_EQ(0, words_wrong(to, 0, SIZE - 7 * PAGE));
 }
 
 TEST_F(folios, partly_mapped)
@@ -309,14 +273,14 @@ TEST_F(folios, partly_mapped)
 		ASSERT_EQ(0, madvise(self->addr + at + 15 * PAGE, PAGE,
 				     MADV_DONTNEED));
 		/* Not of this folio */
-		large_fill(self->addr, at + 4 * PAGE, PAGE);
+		words_fill(self->addr, at + 4 * PAGE, PAGE);
 	}
 	EXPECT_MOVES(1);
 	for (size_t i = 0; i < PAGES; i++) {
 		bool gone = i % NR == 3 || i % NR == 15;
 
 		EXPECT_EQ(!gone, !!(pagemap(self->addr + i * PAGE) & PM_PRESENT));
-		EXPECT_EQ(gone ? 0 : large_word(i * PAGE),
+		EXPECT_EQ(gone ? 0 : word_of(i * PAGE),
 			  *(uint64_t *)(self->addr + i * PAGE));
 	}
 }
@@ -334,7 +298,7 @@ TEST_F(folios, shuffled)
 				 to + (i ^ 3) * PAGE));
 	EXPECT_EQ(0, large_move(to, SIZE, 1));
 	for (size_t i = 0; i < PAGES; i++)
-		EXPECT_EQ(large_word(i * PAGE), *(uint64_t *)(to + (i ^ 3) * PAGE));
+		EXPECT_EQ(word_of(i * PAGE), *(uint64_t *)(to + (i ^ 3) * PAGE));
 	munmap(to, SIZE);
 }
 
@@ -348,7 +312,7 @@ static void settle(void)
 static long locked_kb(void)
 {
 	settle();
-	return stat_of("/proc/meminfo", "Mlocked:");
+	return file_sum_after("/proc/meminfo", "Mlocked:");
 }
 
 TEST_F(folios, locked)
@@ -385,10 +349,10 @@ TEST_F(folios, pinned)
 		if (variant->small && i != 2)
 			continue;
 		EXPECT_EQ(before[i], pagemap(self->addr + i * PAGE));
-		EXPECT_TRUE(writable(self->addr + i * PAGE));
-		EXPECT_EQ(before[i] & PM_FRAME, pagemap(self->addr + i * PAGE) & PM_FRAME);
+		EXPECT_TRUE(page_writable(self->addr + i * PAGE));
+		EXPECT_EQ(PAGEMAP_PFN(before[i]), page_frame(self->addr + i * PAGE));
 	}
-	large_fill(self->addr, 0, FOLIO);
+	words_fill(self->addr, 0, FOLIO);
 	EXPECT_CONTENTS();
 	close(fd);
 	for (int i = 0; i < 50 && large_move(self->addr, SIZE, 1); i++)
@@ -414,19 +378,11 @@ TEST_F(folios, merged)
 	EXPECT_GT(kpagecount(self->addr + half), 1);
 	for (int node = 1; node >= 0; node--) {
 		large_move(self->addr, SIZE, node);
-		EXPECT_EQ(0, large_wrong(self->addr, 0, half));
+		EXPECT_EQ(0, words_wrong(self->addr, 0, half));
 		for (size_t at = half; at < SIZE; at++)
 			ASSERT_EQ(7, self->addr[at]);
 	}
 	file_write("/sys/kernel/mm/ksm/run", "2");
-}
-
-static long node_pages(int node, const char *what)
-{
-	char path[64];
-
-	snprintf(path, sizeof(path), "/sys/devices/system/node/node%d/vmstat", node);
-	return stat_of(path, what);
 }
 
 /* 64 MiB, so that what others do meanwhile is little beside it */
@@ -456,16 +412,16 @@ TEST_F_TIMEOUT(nodes, statistics, 120)
 		SKIP(return, "no folios of 64 KiB to be had");
 	settle();
 	for (int node = 0; node < 2; node++)
-		at_first[node] = node_pages(node, "nr_anon_pages");
+		at_first[node] = node_sum_after(node, "vmstat", "nr_anon_pages");
 	EXPECT_EQ(0, large_move(addr, size, 1));
 	settle();
 	for (int node = 0; node < 2; node++)
-		there[node] = node_pages(node, "nr_anon_pages");
+		there[node] = node_sum_after(node, "vmstat", "nr_anon_pages");
 	EXPECT_LT(labs(at_first[0] - there[0] - (long)pages), 200);
 	EXPECT_LT(labs(there[1] - at_first[1] - (long)pages), 200);
 	munmap(addr, size);
 	settle();
-	EXPECT_LT(labs(there[1] - node_pages(1, "nr_anon_pages") - (long)pages), 200);
+	EXPECT_LT(labs(there[1] - node_sum_after(1, "vmstat", "nr_anon_pages") - (long)pages), 200);
 }
 
 TEST_HARNESS_MAIN

@@ -6,18 +6,33 @@
 #include <unistd.h>
 
 #include "events.h"
-#include "offload.h"
+#include "system.h"
 
-#define INSTANCE	"/sys/kernel/tracing/instances/migrate_offload_test"
+#define INSTANCE	"/sys/kernel/tracing/instances/migrate_test"
 
-bool events_start(const char *which)
+bool events_start(const char *which, bool own)
 {
 	char path[128];
 
 	if (access("/sys/kernel/tracing/events", F_OK))
 		run("mount -t tracefs none /sys/kernel/tracing");
 	snprintf(path, sizeof(path), INSTANCE "/events/%s/enable", which);
-	return !mkdir(INSTANCE, 0700) && !file_write(path, "1");
+	return !mkdir(INSTANCE, 0700) &&
+	       !(own && file_write_long(INSTANCE "/set_event_pid", getpid())) &&
+	       !file_write(path, "1");
+}
+
+long events_count(const char *event)
+{
+	FILE *f = fopen(INSTANCE "/trace", "r");
+	char line[512];
+	long nr = 0;
+
+	while (f && fgets(line, sizeof(line), f))
+		nr += !!strstr(line, event);
+	if (f)
+		fclose(f);
+	return nr;
 }
 
 long events_max(const char *event, const char *field)

@@ -9,8 +9,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "offload.h"
 #include "scratch.h"
+#include "system.h"
 
 #define IMAGE_BYTES	(320L << 20)	/* sparse; XFS takes no less */
 
@@ -33,7 +33,7 @@ static void make_image(const char *path)
 	close(fd);
 }
 
-const char *scratch_mount(const char *type, const char **why)
+const char *scratch_mount(const char *type, const char *options, const char **why)
 {
 	static char reason[128];
 
@@ -45,7 +45,7 @@ const char *scratch_mount(const char *type, const char **why)
 	*why = reason;
 	if (mkdir("/mnt/fs", 0700))
 		err(1, "mkdir");
-	if (run("mkfs.%s -q /mnt/image", type)) {
+	if (run("mkfs.%s -q %s /mnt/image", type, options)) {
 		snprintf(reason, sizeof(reason), "mkfs.%s is not installed", type);
 		return NULL;
 	}

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "cgroup.h"
-#include "offload.h"
+#include "system.h"
 
 #define ROOT	"/sys/fs/cgroup"
 #define GROUP	CGROUP_PATH

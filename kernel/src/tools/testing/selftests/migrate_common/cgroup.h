@@ -2,10 +2,10 @@
 /*
  * A control group (version 2) for this process and its children.
  */
-#ifndef MIGRATE_OFFLOAD_CGROUP_H
-#define MIGRATE_OFFLOAD_CGROUP_H
+#ifndef MIGRATE_COMMON_CGROUP_H
+#define MIGRATE_COMMON_CGROUP_H
 
-#define CGROUP_PATH	"/sys/fs/cgroup/migrate_offload_test"
+#define CGROUP_PATH	"/sys/fs/cgroup/migrate_test"
 
 /* Make the group and enter it. NULL, or the unmet need. */
 const char *cgroup_enter(const char *controller);
@@ -19,4 +19,4 @@ long cgroup_read(const char *file);
 /* Bytes on a node, of memory.numa_stat */
 long cgroup_node_bytes(const char *kind, int node);
 
-#endif /* MIGRATE_OFFLOAD_CGROUP_H */
+#endif /* MIGRATE_COMMON_CGROUP_H */
