@@ -57,6 +57,21 @@ def test_a_record_may_have_json_or_nothing(shell: str, tmp_path: Path) -> None:
     assert records.of(text, "error")["text"] == "no such node  1"
 
 
+@shells
+@pytest.mark.parametrize(
+    ("printed", "why"),
+    [
+        ("migbench: FAILED: nothing has moved\n  verified  5 MiB\nFAILED\n", "migbench: FAILED: nothing has moved"),
+        ("using 2 movers\nmigbench: cannot move\n", "migbench: cannot move"),
+    ],
+)
+def test_a_benchmark_that_failed_says_why(shell: str, printed: str, why: str, tmp_path: Path) -> None:
+    script = f"migbench() {{ printf %s {shlex.quote(printed)}; return 4; }}\nstep move; bench row --runs 3"
+    status, text = said.by_job(tmp_path, script, shell=shell)
+    assert status == 1
+    assert records.of(text, "error")["text"] == f"move: {why}"
+
+
 def test_what_else_is_said_is_passed_over() -> None:
     one, two = (said.record("move", us=us).strip() for us in (1, 2))
     noise = f"[    1.0] a message{one}[    1.1] and another\n{two[:20]}[    1.2] within\n{two[20:]}\n"

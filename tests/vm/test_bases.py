@@ -14,7 +14,9 @@ pytestmark = pytest.mark.vm
 BASE = "7.3"
 # Those of the driver of PTDMA and of VT-d are of 6.12 alone.
 SUITES = [
-    *("migrate_offload", "migrate_runs", "migrate_ranges", "migrate_batches", "migrate_mapped"),
+    *("migrate_offload", "migrate_offload_quota", "migrate_offload_choice", "migrate_offload_eligible"),
+    *("migrate_offload_registry", "migrate_offload_overdue"),
+    *("migrate_runs", "migrate_ranges", "migrate_batches", "migrate_mapped"),
     *("softdma", "dcbm", "mtcopy", "mtcopy_cpus"),
 ]
 # This kernel has nothing that is told of changes to page tables: the debug kernel of 6.12 has.

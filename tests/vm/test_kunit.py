@@ -13,7 +13,9 @@ pytestmark = pytest.mark.vm
 
 KSELFTEST = "run_state"
 SUITES = [
-    *("migrate_offload", "migrate_runs", "migrate_ranges", "migrate_batches", "migrate_mapped"),
+    *("migrate_offload", "migrate_offload_quota", "migrate_offload_choice", "migrate_offload_eligible"),
+    *("migrate_offload_registry", "migrate_offload_overdue"),
+    *("migrate_runs", "migrate_ranges", "migrate_batches", "migrate_mapped"),
     *("softdma", "dcbm", "mtcopy", "mtcopy_cpus"),
 ]
 # tests/vm/test_iommu.py looks at it.

@@ -52,11 +52,16 @@ step() {
 	echo "$*"
 }
 
+# complaint: why migbench failed. It says which check did not hold before its report, anything else last.
+complaint() {
+	grep -m 1 FAILED: "$WORK/said" || tail -n 1 "$WORK/said"
+}
+
 # bench NAME ARGS...: a record of what migbench finds, under a name
 bench() {
 	name=$1
 	shift
-	migbench "$@" --json "$WORK/row" >"$WORK/said" 2>&1 || fail "$STEP: $(tail -n 1 "$WORK/said")"
+	migbench "$@" --json "$WORK/row" >"$WORK/said" 2>&1 || fail "$STEP: $(complaint)"
 	record migbench of "$name" found: "$(tr -d '\n' <"$WORK/row")"
 }
 
@@ -154,7 +159,7 @@ traced() {
 		echo 1 >$TRACE/events/"$event"/enable
 	done
 	shift
-	"$@" >"$WORK/said" 2>&1 || fail "$(tail -n 1 "$WORK/said")"
+	"$@" >"$WORK/said" 2>&1 || fail "$(complaint)"
 	found=$(awk '
 		/ mm_migrate_pages_start: / { start = $4 }
 		/ mm_migrate_pages: / {

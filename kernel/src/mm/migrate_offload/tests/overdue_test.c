@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * KUnit tests of copies that an engine does not end in time.
+ */
+#include <kunit/test.h>
+#include <linux/delay.h>
+#include <linux/mm.h>
+#include <linux/workqueue.h>
+
+#include "../internal.h"
+#include "kunit_engine.h"
+
+#define DEADLINE_MS	50
+
+static void end_late_work(struct work_struct *work)
+{
+	migrate_kunit_engine_end_late(container_of(work, struct engine, work.work));
+}
+
+/* From another context than the one that waited */
+static void end_late(struct fixture *fx)
+{
+	fx->engine.work.work.func = end_late_work;
+	schedule_delayed_work(&fx->engine.work, 0);
+	flush_delayed_work(&fx->engine.work);
+}
+
+static long nr_overdue(struct fixture *fx)
+{
+	return atomic_long_read(&fx->engine.m.stats->overdue);
+}
+
+static void engine_that_never_ends_is_abandoned(struct kunit *test)
+{
+	unsigned long before = migrate_offload_stat(STAT_QUARANTINED_BYTES);
+	const unsigned int window = migrate_kunit_small().window_pages;
+	struct fixture *fx = test->priv;
+	struct engine *e = &fx->engine;
+	struct migrate_copy *copy;
+	unsigned int i;
+
+	migrate_kunit_prepare(test, FAULT_NEVER);
+	KUNIT_ASSERT_EQ(test, set(deadline_ms, DEADLINE_MS), 0);
+	KUNIT_EXPECT_TRUE(test, migrate_kunit_in_service(test));
+	KUNIT_ASSERT_TRUE(test, migrate_kunit_ended_in_time(fx, migrate_kunit_in_thread(test)));
+
+	KUNIT_EXPECT_EQ(test, e->nr_submitted, ENGINE_FINE + window);
+	KUNIT_EXPECT_EQ(test, nr_overdue(fx), window);
+	KUNIT_EXPECT_EQ(test,
+			migrate_offload_stat(STAT_QUARANTINED_BYTES) - before,
+			window * PAGE_SIZE);
+	/* What the engine may still read stays, Linux has moved the others */
+	KUNIT_EXPECT_EQ(test, migrate_kunit_nr_moved(fx), NR_FOLIOS - window);
+	KUNIT_EXPECT_EQ(test, migrate_kunit_nr_intact(fx), NR_FOLIOS);
+	list_for_each_entry(copy, &e->queue, node) {
+		/* In vain would Linux unmap it again */
+		KUNIT_EXPECT_EQ(test, fx->asked[copy->src->index], 1);
+		KUNIT_EXPECT_EQ(test, folio_ref_count(copy->dst), 1);
+		KUNIT_EXPECT_FALSE(test, folio_test_locked(copy->dst));
+		KUNIT_EXPECT_FALSE(test, folio_test_locked(copy->src));
+		folio_get(copy->dst);
+		e->stuck[e->nr_stuck++] = copy->dst;
+	}
+
+	/* Out of service until it has ended them */
+	migrate_offload_reap();
+	KUNIT_EXPECT_FALSE(test, migrate_kunit_in_service(test));
+	migrate_kunit_isolate(test);
+	KUNIT_EXPECT_EQ(test, migrate_kunit_migrate(fx, MR_SYSCALL), NR_FOLIOS - window);
+	KUNIT_EXPECT_EQ(test, e->nr_submitted, ENGINE_FINE + window);
+
+	end_late(fx);
+	KUNIT_EXPECT_EQ(test, migrate_kunit_nr_intact(fx), NR_FOLIOS);
+	migrate_offload_reap();
+	KUNIT_EXPECT_EQ(test, nr_overdue(fx), 0);
+	KUNIT_EXPECT_EQ(test, e->nr_stuck, window);
+	for (i = 0; i < e->nr_stuck; i++) {
+		KUNIT_EXPECT_EQ(test, folio_ref_count(e->stuck[i]), 1);
+		folio_put(e->stuck[i]);
+	}
+
+	KUNIT_EXPECT_TRUE(test, migrate_kunit_in_service(test));
+	e->fault = FAULT_NONE;
+	migrate_kunit_isolate(test);
+	migrate_kunit_expect_all_moved(test);
+	KUNIT_EXPECT_EQ(test, e->nr_submitted,
+			ENGINE_FINE + window + NR_FOLIOS);
+}
+
+/* What it has copied is used; what it has not stays where it was */
+static void engine_that_is_late_with_some_loses_those(struct kunit *test)
+{
+	unsigned long before = migrate_offload_stat(STAT_FOLIOS);
+	const unsigned int window = migrate_kunit_small().window_pages;
+	struct fixture *fx = test->priv;
+
+	migrate_kunit_prepare(test, FAULT_HALF_NEVER);
+	KUNIT_ASSERT_EQ(test, set(deadline_ms, DEADLINE_MS), 0);
+	KUNIT_ASSERT_TRUE(test, migrate_kunit_ended_in_time(fx, migrate_kunit_in_thread(test)));
+	KUNIT_EXPECT_EQ(test, nr_overdue(fx), window / 2);
+	KUNIT_EXPECT_EQ(test, migrate_offload_stat(STAT_FOLIOS) - before,
+			ENGINE_FINE + window / 2);
+	KUNIT_EXPECT_EQ(test, migrate_kunit_nr_moved(fx), NR_FOLIOS - window / 2);
+	end_late(fx);
+	KUNIT_EXPECT_EQ(test, migrate_kunit_nr_intact(fx), NR_FOLIOS);
+}
+
+/* Before it comes to the last chunk of its queue it needs longer than a deadline */
+static void engine_that_has_much_to_do_is_not_stuck(struct kunit *test)
+{
+	struct migrate_offload_settings s = migrate_kunit_small();
+	struct fixture *fx = test->priv;
+
+	fx->engine.work.work.func = migrate_kunit_engine_creep;
+	migrate_kunit_prepare(test, FAULT_CREEP);
+	s.chunk_pages = 1;
+	s.deadline_ms = CREEP_MS * s.window_pages * 3 / 4;
+	KUNIT_ASSERT_EQ(test, 0, migrate_kunit_apply(s));
+	KUNIT_ASSERT_TRUE(test, migrate_kunit_ended_in_time(fx, migrate_kunit_in_thread(test)));
+	KUNIT_EXPECT_EQ(test, nr_overdue(fx), 0);
+	KUNIT_EXPECT_EQ(test, fx->engine.nr_submitted, NR_FOLIOS);
+	KUNIT_EXPECT_EQ(test, migrate_kunit_nr_moved(fx), NR_FOLIOS);
+	KUNIT_EXPECT_EQ(test, migrate_kunit_nr_intact(fx), NR_FOLIOS);
+}
+
+/* As if other channels went on for other calls */
+static void end_others(struct work_struct *work)
+{
+	struct engine *e = container_of(work, struct engine, work.work);
+
+	atomic_long_inc(&e->m.stats->nr_submitted);
+	atomic_long_inc(&e->m.stats->nr_ended);
+	schedule_delayed_work(&e->work, msecs_to_jiffies(DEADLINE_MS) / 5);
+}
+
+static void channel_that_is_stuck_beside_others_is_abandoned(struct kunit *test)
+{
+	const unsigned int window = migrate_kunit_small().window_pages;
+	struct fixture *fx = test->priv;
+
+	migrate_kunit_prepare(test, FAULT_NEVER);
+	KUNIT_ASSERT_EQ(test, set(deadline_ms, DEADLINE_MS), 0);
+	fx->engine.work.work.func = end_others;
+	schedule_delayed_work(&fx->engine.work, 0);
+	KUNIT_EXPECT_TRUE(test, migrate_kunit_ended_in_time(fx, migrate_kunit_in_thread(test)));
+	cancel_delayed_work_sync(&fx->engine.work);
+	KUNIT_EXPECT_EQ(test, nr_overdue(fx), window);
+	end_late(fx);
+	KUNIT_EXPECT_EQ(test, migrate_kunit_nr_intact(fx), NR_FOLIOS);
+}
+
+static void costs_are_known_when_windows_are_replaced(struct kunit *test)
+{
+	struct migrate_offload_state *before;
+	struct fixture *fx = test->priv;
+
+	migrate_kunit_prepare(test, FAULT_NEVER);
+	KUNIT_ASSERT_EQ(test, set(deadline_ms, DEADLINE_MS), 0);
+	before = state_of_now();
+	KUNIT_ASSERT_TRUE(test, migrate_kunit_ended_in_time(fx, migrate_kunit_in_thread(test)));
+	before->costs[1][3].engine_ns = 5000;
+	before->costs[1][3].cpu_ns = 1000;
+	before->flush_pages = 256;
+	end_late(fx);
+	migrate_offload_reap();
+	KUNIT_ASSERT_PTR_NE(test, state_of_now(), before);
+	KUNIT_EXPECT_EQ(test, state_of_now()->costs[1][3].engine_ns, 5000);
+	KUNIT_EXPECT_EQ(test, state_of_now()->costs[1][3].cpu_ns, 1000);
+	KUNIT_EXPECT_EQ(test, state_of_now()->flush_pages, 256);
+}
+
+/* It may go, and end its copies before it does so */
+static void unregister_does_not_wait_for_overdue_copies(struct kunit *test)
+{
+	struct fixture *fx = test->priv;
+
+	migrate_kunit_prepare(test, FAULT_NEVER);
+	KUNIT_ASSERT_EQ(test, set(deadline_ms, DEADLINE_MS), 0);
+	KUNIT_ASSERT_TRUE(test, migrate_kunit_ended_in_time(fx, migrate_kunit_in_thread(test)));
+	migrate_offload_unregister(&fx->engine.m);
+	fx->registered = false;
+	migrate_offload_reap();
+	end_late(fx);
+	migrate_offload_reap();
+	KUNIT_EXPECT_EQ(test, migrate_kunit_nr_intact(fx), NR_FOLIOS);
+}
+
+static void stuck_part_outweighs_other_errors(struct kunit *test)
+{
+	struct migrator_stats stats = {};
+	struct migrate_chunk chunk = {
+		.stats = &stats, .pending = ATOMIC_INIT(2),
+	};
+	struct migrate_copy copy = { .chunk = &chunk };
+
+	init_completion(&chunk.done);
+	migrate_copy_split(&copy, 3);
+	migrate_copy_done(&copy, -EIO);
+	migrate_copy_done(&copy, -ETIMEDOUT);
+	KUNIT_EXPECT_EQ(test, atomic_read(&chunk.pending), 2);
+	migrate_copy_done(&copy, -EIO);
+	KUNIT_EXPECT_EQ(test, copy.error, -ETIMEDOUT);
+	KUNIT_EXPECT_EQ(test, atomic_read(&chunk.pending), 1);
+	KUNIT_EXPECT_FALSE(test, completion_done(&chunk.done));
+	migrate_chunk_put(&chunk, 1);
+	KUNIT_EXPECT_TRUE(test, completion_done(&chunk.done));
+	KUNIT_EXPECT_EQ(test, atomic_long_read(&stats.nr_ended), 1);
+}
+
+static struct kunit_case migrate_offload_overdue_cases[] = {
+	KUNIT_CASE(engine_that_never_ends_is_abandoned),
+	KUNIT_CASE(engine_that_is_late_with_some_loses_those),
+	KUNIT_CASE(engine_that_has_much_to_do_is_not_stuck),
+	KUNIT_CASE(channel_that_is_stuck_beside_others_is_abandoned),
+	KUNIT_CASE(costs_are_known_when_windows_are_replaced),
+	KUNIT_CASE(unregister_does_not_wait_for_overdue_copies),
+	KUNIT_CASE(stuck_part_outweighs_other_errors),
+	{}
+};
+
+static struct kunit_suite migrate_offload_overdue_suite = {
+	.name = "migrate_offload_overdue",
+	.init = migrate_kunit_init,
+	.exit = migrate_kunit_exit,
+	.test_cases = migrate_offload_overdue_cases,
+};
+
+kunit_test_suite(migrate_offload_overdue_suite);
