@@ -63,6 +63,8 @@ def words(path: str) -> Show:
 
 def size(kib: int) -> str:
     """A folio size as users write it."""
+    if kib % (1 << 20) == 0:
+        return f"{kib >> 20}G"
     return f"{kib // 1024}M" if kib % 1024 == 0 else f"{kib}K"
 
 

@@ -92,7 +92,9 @@ class Profile:
     dma: Dma
 
     def varied(self, parameter: str, value: int | str) -> Profile:
-        """The same server but for one thing: a parameter of the engine, or "iommu"."""
+        """The same server but for one thing: a parameter of the engine, "iommu", or the size of a node."""
+        if parameter == "node_mib":
+            return dataclasses.replace(self, computer=dataclasses.replace(self.computer, node_mib=int(value)))
         if parameter != "iommu":
             dma = dataclasses.replace(self.dma, **{parameter: value})  # type: ignore[arg-type]
             return dataclasses.replace(self, dma=dma)

@@ -14,7 +14,7 @@ CALLERS = (
     ("move_pages", "scattered", "anon", ("4K", "16K")),
     ("move_pages", "up", "shared", ("4K", "64K", "2M")),
     ("move_pages", "up", "file", ("4K",)),
-    ("move_pages", "up", "hugetlb", ("2M",)),
+    ("move_pages", "up", "hugetlb", ("2M", "1G")),
     ("promote", "random", "anon", ("4K", "64K")),
     ("promote", "up", "anon", ("2M",)),
     ("demote", "random", "anon", ("4K", "16K", "64K")),
@@ -22,8 +22,11 @@ CALLERS = (
     ("compact", "up", "anon", ("4K",)),
 )
 # How many moves come before the one that is counted. What compaction moves depends on what is free where,
-# which settles after three.
-WARMUP = {"compact": 3}
+# which settles after three. Of demotion's small calls the CPU gets one, to show what it takes, in the second.
+WARMUP = {"compact": 3, "demote": 2}
+# The same goes for a folio that is a call. A node of 2 GiB has no room for it.
+HUGE = "1G"
+HUGE_NODE = ("node_mib", 4096)
 # Each page in its fault, or several at once.
 PROMOTE_WAYS: tuple[tuple[tuple[str, int], ...], ...] = ((), (("vm.migrate_promote_batch", 16),))
 ENGINES = (("vanilla", 0), ("none", 0), ("ferry", sensitivity.CHANNELS))
@@ -33,13 +36,14 @@ def cells(size: int, runs: int, quick: bool) -> list[Cell]:
     """So many bytes of each, or some of them alone."""
     return [
         Cell(
-            *(engine, folio, size // parse_size(folio), channels),
+            *(engine, folio, max(1, size // parse_size(folio)), channels),
             runs=runs,
             latency=call == "move_pages",
             call=call,
             order=order,
             memory=memory,
-            warmup=WARMUP.get(call, 1),
+            warmup=2 if folio == HUGE else WARMUP.get(call, 1),
+            varied=HUGE_NODE if folio == HUGE else None,
             settings=way,
         )
         for call, order, memory, folios in (CALLERS[:: len(CALLERS) // 2] if quick else CALLERS)

@@ -16,7 +16,7 @@
 #define LRU_GEN		"/sys/kernel/mm/lru_gen/enabled"
 /* What Linux isolates at once: MIN_LRU_BATCH, or SWAP_CLUSTER_MAX, which is less */
 #define FEW		64
-/* The 64th part of a node's inactive pages is 256, with those of the region */
+/* Less than the 16th part of a node's inactive pages, 1024 with those of the region */
 #define SIZE		(64 * MIB)
 #define MANY		128
 
