@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: GPL-2.0
 """Memory moves in a VM, every byte of it is verified, and what it costs when nothing is active."""
 
+from dataclasses import replace
+
 import pytest
 
 from ferry.bench import cost, migbench
 from ferry.bench.sizes import parse_size
 from ferry.errors import FerryError
 from ferry.kernel import kbuild
-from ferry.vm import machine, qemu
+from ferry.vm import machine, qemu, records
 
 pytestmark = pytest.mark.vm
 
@@ -28,6 +30,24 @@ def test_engine_moves_every_byte(measured: migbench.Measured, engine: str, folio
     (row,) = [row for row in measured.rows if (row.engine, row.folio_kib) == (engine, folio_kib)]
     assert row.verified_bytes >= parse_size(SIZE) * 2
     assert row.gbps > 0
+
+
+def test_a_page_of_1g_is_copied_by_the_engine_while_it_is_mapped() -> None:
+    """A page that takes an engine longer than a stuck one is waited for, and more than any window has."""
+    pages = "/sys/kernel/mm/hugepages/hugepages-1048576kB"
+    script = (
+        "modprobe softdma channels=4 && modprobe dcbm timeout_ms=60000 || fail 'cannot load dcbm'\n"
+        # Its channels are threads of a host that may be busy
+        "echo 60000 >$OFFLOAD/deadline_ms; echo 1 >$OFFLOAD/engine_always; echo dcbm >$OFFLOAD/active\n"
+        "bench page --memory hugetlb --folio 1G --bytes 1G --runs 1\n"
+        f"record counted by_engine: $(cat $OFFLOAD/stats/folios) mapped: $(cat {pages}/migrate_mapped)\n"
+    )
+    job = qemu.Job(script, 300.0, programs=migbench.programs())
+    said = qemu.run(kbuild.build("ferry"), replace(machine.get("smp"), node_mib=4096), job).said
+    assert records.of(said, "migbench")["found"]["passed"]
+    counted = records.of(said, "counted")
+    assert counted["by_engine"] > 0
+    assert counted["mapped"] == counted["by_engine"]
 
 
 def test_nothing_active_costs_nothing() -> None:

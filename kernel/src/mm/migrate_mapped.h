@@ -50,20 +50,14 @@ int __migrate_copy_hugetlb(struct folio *dst, struct folio *src);
 /* How many of this size were copied while mapped, and @good; or were void */
 unsigned long migrate_hugetlb_count(struct hstate *h, bool good);
 
-/* Larger hugetlb folios than that of a PMD are for migrate_copy_hugetlb() alone */
-static inline bool migrate_mapped_fits_size(struct folio *folio)
-{
-	if (IS_ENABLED(CONFIG_MIGRATE_OFFLOAD_HUGETLB))
-		return folio_order(folio) <= HPAGE_PMD_ORDER;
-	return !folio_test_hugetlb(folio);
-}
-
 /* Is a folio, perhaps not locked, one that is now copied while it is mapped? */
 static inline bool migrate_mapped_fits(struct folio *folio)
 {
 	return folio_test_large(folio) &&
 	       static_branch_likely(&migrate_mapped_key) &&
-	       folio_test_anon(folio) && migrate_mapped_fits_size(folio) &&
+	       folio_test_anon(folio) &&
+	       (IS_ENABLED(CONFIG_MIGRATE_OFFLOAD_HUGETLB) ||
+		!folio_test_hugetlb(folio)) &&
 	       !migrate_is_given_up(folio);
 }
 

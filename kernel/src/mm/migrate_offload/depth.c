@@ -56,7 +56,9 @@ void migrate_stretch_begin(struct migrate_stretch *stretch,
 	*stretch = (struct migrate_stretch) {
 		.order = order, .pages_left = ULONG_MAX, .start_ns = now_ns,
 	};
-	if (!state->may_deepen || left_pages < LEAST_PAGES)
+	/* One of more than a PMD has enough parts for all channels */
+	if (!state->may_deepen || left_pages < LEAST_PAGES ||
+	    order > HPAGE_PMD_ORDER)
 		return;
 	/* All copies of a slow engine may end at one time: well before the deadline */
 	if (shallow * MIGRATE_DEEP_PAGES > jiffies_to_nsecs(state->deadline) / 4)

@@ -12,6 +12,7 @@
 #include <linux/migrate.h>
 #include <linux/migrate_mode.h>
 #include <linux/migrate_offload.h>
+#include <linux/mm.h>
 #include <linux/notifier.h>
 #include <linux/spinlock.h>
 #include <linux/srcu.h>
@@ -244,6 +245,12 @@ struct migrate_offload_state {
 	spinlock_t lock;	/* of free */
 	struct list_head free;
 };
+
+/* Larger folios, which hugetlb alone has, count as the largest of others do */
+static inline unsigned int migrate_cost_order(const struct folio *folio)
+{
+	return min_t(unsigned int, folio_order(folio), NR_PAGE_ORDERS - 1);
+}
 
 /* pipeline.c */
 struct migration_target_control *

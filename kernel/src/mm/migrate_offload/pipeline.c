@@ -157,7 +157,8 @@ static bool pipeline_is_wanted(struct migrate_pipeline *p)
 	if (!turn->few)
 		return true;
 	first = list_first_entry(p->from, struct folio, lru);
-	turn->next = migrate_offload_choose(p->state, folio_order(first), true);
+	turn->next = migrate_offload_choose(p->state, migrate_cost_order(first),
+					    true);
 	return turn->next;
 }
 

@@ -15,6 +15,8 @@
 #include "hooks.h"
 #include "internal.h"
 
+/* An engine that copies fewer in a second, 256 MiB, is not worth a wait */
+#define SLOWEST_PAGES	(SZ_256M >> PAGE_SHIFT)
 /* After so many pages a task lets others run, if there are any */
 #define RESCHED_PAGES	32UL
 
@@ -143,6 +145,14 @@ static inline void pipeline_resched(struct migrate_pipeline *p, long nr_pages)
 		return;
 	p->busy_pages = 0;
 	cond_resched_tasks_rcu_qs();
+}
+
+/* A page of 1 GiB alone takes a sound engine longer than a stuck one is waited for */
+static inline void migrate_pipeline_set_deadline(struct migrate_pipeline *p,
+						 struct migrate_chunk *chunk)
+{
+	chunk->deadline = jiffies + p->state->deadline +
+			  chunk->nr_pages * HZ / SLOWEST_PAGES;
 }
 
 static inline bool folio_is_thp(struct folio *folio)

@@ -323,7 +323,7 @@ static bool pipeline_move_deadline(struct migrate_pipeline *p,
 	if (ended == chunk->nr_ended || chunk->nr_ended - chunk->nr_before >= 0)
 		return false;
 	chunk->nr_ended = ended;
-	chunk->deadline = jiffies + p->state->deadline;
+	migrate_pipeline_set_deadline(p, chunk);
 	return true;
 }
 

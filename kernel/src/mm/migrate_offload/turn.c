@@ -41,7 +41,7 @@ void migrate_pipeline_count_turn(struct migrate_pipeline *p,
 /* Return: false if somebody else's copies have to be finished first */
 bool migrate_pipeline_take_turn(struct migrate_pipeline *p)
 {
-	unsigned int order = folio_order(p->next_src);
+	unsigned int order = migrate_cost_order(p->next_src);
 	struct migrate_turn *turn = &p->turn;
 
 	if (!turn->over || p->stretch.deep)
@@ -72,7 +72,7 @@ void migrate_pipeline_begin_stretch(struct migrate_pipeline *p)
 	if (p->state->may_choose && !p->turn.over)
 		migrate_pipeline_end_turn(p);
 	migrate_stretch_end(&p->stretch, p->state, now_ns);
-	migrate_stretch_begin(&p->stretch, p->state, folio_order(first),
+	migrate_stretch_begin(&p->stretch, p->state, migrate_cost_order(first),
 			      p->mapped_pages, now_ns);
 	if (!p->stretch.deep)
 		return;

@@ -204,7 +204,7 @@ static int pipeline_submit_chunk(struct migrate_pipeline *p, u64 start_ns)
 	}
 	p->engine_idle = !m->flush(m, p->data);
 	chunk->lost_ns = ktime_get_ns() - start_ns;
-	chunk->deadline = jiffies + p->state->deadline;
+	migrate_pipeline_set_deadline(p, chunk);
 	trace_migrate_offload_submit(m->name, p->next, chunk->nr_folios,
 				     chunk->nr_pages, p->unmapped_pages,
 				     p->quota);

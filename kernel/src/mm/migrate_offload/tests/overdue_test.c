@@ -5,9 +5,11 @@
 #include <kunit/test.h>
 #include <linux/delay.h>
 #include <linux/mm.h>
+#include <linux/sizes.h>
 #include <linux/workqueue.h>
 
 #include "../internal.h"
+#include "../pipeline.h"
 #include "kunit_engine.h"
 
 #define DEADLINE_MS	50
@@ -123,6 +125,19 @@ static void engine_that_has_much_to_do_is_not_stuck(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, migrate_kunit_nr_intact(fx), NR_FOLIOS);
 }
 
+static void page_of_1g_has_more_time(struct kunit *test)
+{
+	struct migrate_offload_state state = { .deadline = HZ / 10 };
+	struct migrate_pipeline p = { .state = &state };
+	struct migrate_chunk chunk = { .nr_pages = SZ_1G >> PAGE_SHIFT };
+
+	migrate_pipeline_set_deadline(&p, &chunk);
+	KUNIT_EXPECT_GT(test, chunk.deadline - jiffies, 4 * HZ - HZ / 10);
+	chunk.nr_pages = 128;
+	migrate_pipeline_set_deadline(&p, &chunk);
+	KUNIT_EXPECT_LE(test, chunk.deadline - jiffies, HZ / 10);
+}
+
 /* As if other channels went on for other calls */
 static void end_others(struct work_struct *work)
 {
@@ -211,6 +226,7 @@ static struct kunit_case migrate_offload_overdue_cases[] = {
 	KUNIT_CASE(engine_that_never_ends_is_abandoned),
 	KUNIT_CASE(engine_that_is_late_with_some_loses_those),
 	KUNIT_CASE(engine_that_has_much_to_do_is_not_stuck),
+	KUNIT_CASE(page_of_1g_has_more_time),
 	KUNIT_CASE(channel_that_is_stuck_beside_others_is_abandoned),
 	KUNIT_CASE(costs_are_known_when_windows_are_replaced),
 	KUNIT_CASE(unregister_does_not_wait_for_overdue_copies),

@@ -114,6 +114,10 @@ static void deep_is_nothing_for_a_small_call(struct kunit *test)
 	stretch.pages_moved = stretch.pages;
 	migrate_stretch_end(&stretch, &state, stretch.pages);
 	KUNIT_EXPECT_EQ(test, state.depth[0].ns[false], 80);
+	/* Nor is it for what all channels copy together */
+	migrate_stretch_begin(&stretch, &state, NR_PAGE_ORDERS - 1, all, 0);
+	KUNIT_EXPECT_FALSE(test, stretch.deep);
+	KUNIT_EXPECT_EQ(test, stretch.pages_left, ULONG_MAX);
 }
 
 static void other_depth_is_tried_again(struct kunit *test)
