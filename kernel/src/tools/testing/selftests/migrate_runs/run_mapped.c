@@ -553,8 +553,7 @@ RACE_OF_THP(force, force);
 RACE(write_remotely, write_remotely);
 RACE(zap, zap);
 RACE_OF_THP(free_lazily, free_lazily);
-/* mremap() looks for entries of hugetlb without their lock: Linux itself loses some */
-RACE_OF_THP(remap, remap);
+RACE(remap, remap);
 RACE(fork, fork_and_write);
 RACE(watch, watch);
 RACE_OF_THP(be_hinted, be_hinted);
