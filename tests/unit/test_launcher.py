@@ -96,8 +96,9 @@ def test_a_folder_that_cannot_be_written_is_one_clear_line(clone: Path) -> None:
 
 
 def test_make_clean_leaves_nothing_that_was_made(tmp_path: Path) -> None:
-    made = ["bench/migbench", "bench/migbench-sanitize", "bench/iova_stress/iova_stress", "build/x", "out/x"]
-    for name in ("Makefile", "bench/Makefile", "bench/iova_stress/Makefile"):
+    made = ["bench/migbench", "bench/migbench-sanitize", "bench/iova_stress/iova_stress"]
+    made += ["bench/tierbench/tierbench", "build/x", "out/x"]
+    for name in ("Makefile", "bench/Makefile", "bench/iova_stress/Makefile", "bench/tierbench/Makefile"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(paths.ROOT / name, tmp_path / name)
     for name in made:

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * tierbench: what applications notice of their memory moving between a near node
+ * and a far one. Each mode is a file; it ends with a line of JSON.
+ */
+#ifndef TIERBENCH_H
+#define TIERBENCH_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define PAGE_BYTES 4096UL
+#define NEAR 0
+#define FAR 1
+
+struct options {
+	unsigned long page;	/* bytes of a buffer, or of a value */
+	unsigned long items;	/* buffers, or keys */
+	unsigned long near;	/* buffers that the near node may have */
+	unsigned long batch;	/* buffers that one call moves; 0: none ever */
+	unsigned long requests;
+	unsigned long warmup;	/* requests before those that are measured */
+	unsigned long seed;
+	const char *socket;
+	const char *by;		/* arena: memcpy or move_pages */
+	unsigned long moves;
+};
+
+/* How long requests took; what came before is forgotten at the first measured one. */
+struct times {
+	uint32_t *ns;
+	size_t count;
+	uint64_t begin_ns, end_ns;
+};
+
+/* main.c */
+void die(const char *fmt, ...) __attribute__((noreturn, format(printf, 1, 2)));
+void *zalloc(size_t count, size_t size);
+uint64_t clock_ns(int clock);
+uint64_t hash(uint64_t x);
+char *map_on(int node, size_t bytes, size_t align);
+long move(size_t count, void **addr, const int *node, int *status);
+int node_of(void *addr);
+void times_open(struct times *t, size_t count);
+void times_add(struct times *t, uint64_t ns);
+void times_print(struct times *t);
+unsigned long vmstat(const char *name);
+
+/* skew.c */
+uint32_t *skew_sequence(size_t items, size_t count, uint64_t seed);
+
+/* pool.c, load.c, arena.c */
+int pool_run(const struct options *opt);
+int fill_run(const struct options *opt);
+int load_run(const struct options *opt);
+int arena_run(const struct options *opt);
+
+#endif
