@@ -29,6 +29,7 @@ from ferry.commands import (
     server,
     table,
     test,
+    tier,
     tools,
     torture,
     vm,
@@ -52,8 +53,8 @@ class Command(Protocol):
 
 # In the order of the help.
 COMMANDS: tuple[Command, ...] = (
-    demo, bench, cost, profile, table, redis, iommu, compare, report, vm, kernel, server, tools, torture,
-    mmtests, day, test, lint, release,
+    demo, bench, cost, profile, table, redis, tier, iommu, compare, report, vm, kernel, server, tools,
+    torture, mmtests, day, test, lint, release,
 )  # fmt: skip
 
 

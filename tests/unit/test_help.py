@@ -59,7 +59,7 @@ def test_help_needs_nothing(fresh_clone: Path, poor: dict[str, str], words: list
 
 
 def test_machines_and_examples_are_those_there_are(capsys: pytest.CaptureFixture[str]) -> None:
-    for words in (["bench"], ["table"], ["vm"], ["torture"], ["kernel", "deb"]):
+    for words in (["bench"], ["table"], ["vm"], ["torture"], ["tier"], ["kernel", "deb"]):
         with pytest.raises(SystemExit):
             cli.parse([*words, "--help"])
         said = capsys.readouterr().out

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from ferry import cli, paths
-from ferry.bench import clients, cost, iommu, migbench, steps
+from ferry.bench import clients, cost, iommu, migbench, steps, tier
 from ferry.commands import compare as compare_command
 from ferry.commands import day as day_command
 from ferry.commands import table as table_command
@@ -52,6 +52,7 @@ MEASURE: dict[str, tuple[ModuleType, str, Any]] = {
     "table v5-throughput": (
         table_command, "_measure", lambda *_: dict(TABLE),
     ),
+    "tier": (tier, "measure", lambda *_: ([], {})),
     "torture": (torture, "run", lambda *_: []),
 }  # fmt: skip
 

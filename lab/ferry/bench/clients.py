@@ -100,15 +100,20 @@ def with_libraries(names: Sequence[str]) -> dict[str, Path]:
     return found
 
 
+def engine_line(engine: str, channels: int, depth: int) -> str:
+    """The shell line that lets an engine copy."""
+    known = {rows.VANILLA: ":", "dcbm": f"use_dma {channels} {depth}"}
+    return known.get(engine, f"activate {shlex.quote(engine)}")
+
+
 def script(plan: Plan, cell: Cell) -> str:
     """The job of a guest."""
-    engine = {rows.VANILLA: ":", "dcbm": f"use_dma {plan.channels} {plan.depth}"}
     huge = "no" if cell.folio == "4K" else "yes"
     load = f"{plan.keys} {plan.requests}"
     lines = [
         (qemu.GUEST / "redis.sh").read_text(),
         f"step redis, {cell.folio}, {shlex.quote(cell.engine)}",
-        engine.get(cell.engine, f"activate {shlex.quote(cell.engine)}"),
+        engine_line(cell.engine, plan.channels, plan.depth),
         f"start_redis {plan.keys} {plan.value_bytes} {huge}",
         f"under_load still {load} there_and_back 0 0 {plan.trips}",
         f"under_load moved {load} there_and_back 0 1 {plan.trips}",

@@ -7,6 +7,7 @@ within sentences are inline's.
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -33,6 +34,7 @@ COMMANDS = {
     "no-engine": f"./ferry {NO_ENGINE} --json out/no-engine.json",
     "profile": f"./ferry {PROFILE} --json out/profile.json",
     "redis": "./ferry redis",
+    "tier": "./ferry tier",
     **{f"table-{name}": f"./ferry table {name}" for name in experiments.TABLES},
 }
 _BLOCK = re.compile(r"(<!-- figures: ([a-z0-9-]+) -->\n).*?(\n?<!-- end of figures -->)", re.S)
@@ -379,6 +381,41 @@ def _clients(kept: Kept) -> str:
     return f"{_origin(result)}:\n\n{_lines(result['cells'], columns)}"
 
 
+def _tier(kept: Kept, application: str) -> str:
+    """The cells of one application, with what it has."""
+    result = kept.load("tier")
+    cells = [cell for cell in result["cells"] if cell["case"].partition(",")[0] == application]
+    columns: dict[str, Show] = {
+        "buffers a call": lambda cell: cell["case"].partition(", ")[2].removesuffix(" buffers a call"),
+        **{"folio": present.folio, "engine": present.engine},
+        "moved by": lambda cell: cell["case"].partition(", ")[2],
+        **{"requests/s": number("per_second"), "a move, ms": present.mean_move, "ratio": _ratio},
+        **{"gains": present.words("gain"), "99.9th, us": number("us.p99_9", ",.1f")},
+        "longest, us": number("us.max", ",.1f"),
+        **{"promoted": number("promoted"), "demoted": number("demoted")},
+        "CPU in moves, ms": number("move_ms"),
+        "kswapd's CPU, ms": number("kswapd_ms", ",.1f"),
+        "us a folio": number("move_us_per_folio", ",.2f"),
+        "pages a call": number("pages_per_call", ",.1f"),
+    }
+    shown = {name: columns[name] for name in TIER_COLUMNS[application]}
+    return f"{_origin(result)}, Linux {_release(result)}:\n\n{_lines(cells, shown)}"
+
+
+# What the docs say of each application.
+TIER_COLUMNS = {
+    "pool": (
+        *("folio", "buffers a call", "engine", "requests/s", "ratio", "gains", "99.9th, us", "longest, us"),
+        *("promoted", "demoted", "CPU in moves, ms", "us a folio"),
+    ),
+    "redis": (
+        *("engine", "requests/s", "gains", "99.9th, us", "longest, us", "promoted", "demoted"),
+        *("kswapd's CPU, ms", "us a folio", "pages a call"),
+    ),
+    "arena": ("folio", "moved by", "engine", "a move, ms", "ratio", "gains", "99.9th, us", "longest, us"),
+}
+
+
 def _steps(kept: Kept) -> str:
     result = kept.load("profile")
     profiles = result["profiles"]
@@ -416,6 +453,7 @@ BLOCKS: dict[str, Callable[[Kept], str]] = {
     "cost": _cost,
     "demo": _demo,
     "clients": _clients,
+    **{f"tier-{name}": functools.partial(_tier, application=name) for name in TIER_COLUMNS},
     "steps": _steps,
     "profile": _profile,
     "throughput-defaults": _defaults,

@@ -187,6 +187,18 @@ CLIENTS: tuple[tuple[str, Show], ...] = (
     ("longest, ms", number("moved.longest_ms", ".3f")),
     ("a move, ms", mean_move),
 )
+TIERS: tuple[tuple[str, Show], ...] = (
+    ("gains", words("gain")),
+    ("requests/s", lambda cell: "" if cell.get("moves") else number("per_second")(cell)),
+    ("99.9th, us", number("us.p99_9", ",.1f")),
+    ("longest, us", number("us.max", ",.1f")),
+    ("promoted", number("promoted")),
+    ("demoted", number("demoted")),
+    ("CPU in moves, ms", number("move_ms", ",.1f")),
+    ("kswapd's CPU, ms", number("kswapd_ms", ",.1f")),
+    ("CPU a folio moved, us", number("move_us_per_folio", ",.2f")),
+    ("pages a call", number("pages_per_call", ",.1f")),
+)
 TESTS: tuple[tuple[str, Show], ...] = (
     ("s", number("figures.seconds")),
     ("folios moved", number("figures.moved")),
@@ -204,7 +216,7 @@ TESTS: tuple[tuple[str, Show], ...] = (
     ("time", lambda cell: elapsed(cell["seconds"]) if "seconds" in cell else ""),
     ("verdict", words("verdict")),
 )
-COLUMNS = (*WORDS, *MOVES, *COUNTS, *CLIENTS, *TESTS)
+COLUMNS = (*WORDS, *MOVES, *COUNTS, *CLIENTS, *TIERS, *TESTS)
 
 
 def columns(cells: Sequence[Json]) -> list[tuple[str, Show]]:

@@ -8,11 +8,11 @@ cli() {
 	redis-cli -s "$REDIS" "$@"
 }
 
-# start_redis KEYS BYTES HUGE: with values of so many bytes; HUGE: yes or no. Its process is $PID.
-start_redis() {
-	[ "$3" = no ] || echo always >/sys/kernel/mm/transparent_hugepage/enabled
+# serve_redis HUGE: a server without data; HUGE: yes or no. Its process is $PID.
+serve_redis() {
+	[ "$1" = no ] || echo always >/sys/kernel/mm/transparent_hugepage/enabled
 	# It turns huge pages off for itself, unless told not to.
-	[ "$3" = no ] && off=yes || off=no
+	[ "$1" = no ] && off=yes || off=no
 	redis-server --port 0 --unixsocket "$REDIS" --save "" --appendonly no --dir "$WORK" --daemonize yes \
 		--enable-debug-command yes --disable-thp "$off" >"$WORK/said" 2>&1 ||
 		fail "redis-server: $(tail -n 1 "$WORK/said")"
@@ -20,6 +20,11 @@ start_redis() {
 		sleep 0.1
 	done
 	PID=$(pidof redis-server)
+}
+
+# start_redis KEYS BYTES HUGE: with values of so many bytes
+start_redis() {
+	serve_redis "$3"
 	# Twice as many as there are keys, so that most are set.
 	redis-benchmark -s "$REDIS" -P 16 -n $(($1 * 2)) -r "$1" -t set -d "$2" -q >/dev/null
 	digest

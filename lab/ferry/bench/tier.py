@@ -1,0 +1,266 @@
+# SPDX-License-Identifier: GPL-2.0
+"""What applications gain where memory has two tiers, counted: one CPU, virtual time.
+
+The emulated server's node 0 has the CPU, node 1 is memory alone, which ACPI calls slower. But a virtual
+nanosecond is an instruction, wherever its data lies: that far memory is slower is not in any figure. So
+they say what it costs an application to have its memory moved, and not what it gives to have it near.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ferry import packages, paths, proc
+from ferry.bench import clients, rows
+from ferry.bench.sizes import parse_size
+from ferry.errors import FerryError
+from ferry.vm import boots, qemu, records
+from ferry.vm.boots import Boot, Said
+from ferry.vm.machine import Machine
+from ferry.vm.store import Store
+
+APPLICATIONS = ("pool", "redis", "arena")
+ENGINES = (rows.VANILLA, "none", "cpu", "dcbm")
+PACKAGES = ("gcc", "libc6-dev", "make")
+TIMEOUT_S = 3600.0
+DISTANCE = "Far memory is as fast as near memory here: figures are of the moves alone."
+# Less is not called a gain.
+GAIN_PERCENT = 1.0
+PROMOTE_BATCH = ("vm.migrate_promote_batch", 16)
+
+
+@dataclass(frozen=True)
+class Pool:
+    """Buffers of a size, how many of them the near node may have, and how many one call moves."""
+
+    folio: str
+    buffers: int
+    near: int
+    batch: int
+    requests: int
+    warmup: int
+
+
+@dataclass(frozen=True)
+class Arena:
+    """Folios that are moved whole, by a call or by the application's own copy."""
+
+    folio: str
+    folios: int
+    by: str
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How large each application is, and what is asked of it."""
+
+    pools: tuple[Pool, ...] = (
+        *(Pool("4K", 16384, 4096, batch, 400000, 100000) for batch in (64, 512, 2048)),
+        Pool("2M", 128, 32, 8, 20000, 5000),
+    )
+    keys: int = 24576
+    value_bytes: int = 4096
+    near_mib: int = 112  # that redis may have of node 0, before Linux demotes
+    redis_requests: int = 60000
+    redis_warmup: int = 10000
+    traced_requests: int = 20000
+    arenas: tuple[Arena, ...] = (
+        *(Arena("4K", 16384, by) for by in ("memcpy", "move_pages")),
+        *(Arena("2M", 32, by) for by in ("memcpy", "move_pages")),
+    )
+    arena_moves: int = 4
+    channels: int = 16
+    depth: int = 256  # descriptors in flight on each
+
+
+@dataclass(frozen=True)
+class Cell:
+    """An application on a kernel."""
+
+    application: str
+    case: str
+    folio: str
+    engine: str
+    channels: int
+    script: str  # that measures it, once the engine is chosen
+    settings: tuple[tuple[str, int], ...] = ()  # of the kernel's, other than their defaults
+    folios: int = 0  # that it has, if it says so
+    rival: str = ""  # the case that it is compared with on vanilla, if not its own
+
+    def __str__(self) -> str:
+        settings = "".join(f", {name}={value}" for name, value in self.settings)
+        return f"{self.case}, {self.folio}, {self.engine}{settings}"
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a cell has shown."""
+
+    cell: Cell
+    figures: dict[str, Any]
+    record: str = ""
+
+    @property
+    def speed(self) -> float:
+        """What ratios are of: requests, or moves."""
+        moves = self.figures.get("moves")
+        if moves:
+            return 1e6 * len(moves) / sum(float(move["us"]) for move in moves)
+        return float(self.figures["per_second"])
+
+
+def cells(plan: Plan, applications: Sequence[str], engines: Sequence[str]) -> list[Cell]:
+    """Each application on each engine; vanilla first, which the others are compared with."""
+    made = {"pool": _pools, "redis": _redis, "arena": _arenas}
+    return [cell for application in applications for cell in made[application](plan, engines)]
+
+
+def _channels(plan: Plan, engine: str) -> int:
+    return plan.channels if engine == "dcbm" else 0
+
+
+def _pools(plan: Plan, engines: Sequence[str]) -> list[Cell]:
+    return [
+        Cell(
+            *("pool", f"pool, {pool.batch} buffers a call", pool.folio, engine, _channels(plan, engine)),
+            f"of_folios {parse_size(pool.folio)} pool --items {pool.buffers} --near {pool.near} "
+            f"--batch {pool.batch} --requests {pool.requests} --warmup {pool.warmup}",
+            folios=pool.buffers,
+        )
+        for pool in plan.pools
+        for engine in engines
+    ]
+
+
+def _redis(plan: Plan, engines: Sequence[str]) -> list[Cell]:
+    """What NUMA balancing finds misplaced moves in its fault, or several pages at once."""
+    load = f"{plan.redis_requests} {plan.redis_warmup} {plan.traced_requests}"
+    job = f"tiered_redis {plan.value_bytes} {plan.keys} {plan.near_mib} {load}"
+    return [
+        Cell("redis", "redis", "4K", engine, _channels(plan, engine), job, way)
+        for engine in engines
+        for way in (((), (PROMOTE_BATCH,)) if engine in ("none", "dcbm") else ((),))
+    ]
+
+
+def _arenas(plan: Plan, engines: Sequence[str]) -> list[Cell]:
+    """The application's own copy needs no engine, so it is made on one kernel alone."""
+    return [
+        Cell(
+            *("arena", f"arena, {arena.by}", arena.folio, engine, _channels(plan, engine)),
+            f"of_folios {parse_size(arena.folio)} arena --items {arena.folios} --by {arena.by} "
+            f"--moves {plan.arena_moves}",
+            folios=arena.folios,
+            rival="arena, move_pages",
+        )
+        for arena in plan.arenas
+        for engine in (engines if arena.by == "move_pages" else engines[:1])
+    ]
+
+
+def script(plan: Plan, cell: Cell) -> str:
+    """The job of a guest."""
+    lines = [
+        (qemu.GUEST / "redis.sh").read_text(),
+        (qemu.GUEST / "tier.sh").read_text(),
+        f"step {shlex.quote(str(cell))}",
+        clients.engine_line(cell.engine, plan.channels, plan.depth),
+        *(f"echo {value} >/proc/sys/{name.replace('.', '/')}" for name, value in cell.settings),
+        cell.script,
+    ]
+    return "\n".join(lines)
+
+
+def build_tierbench() -> Path:
+    """bench/tierbench, made if it is out of date."""
+    packages.ensure(PACKAGES)
+    folder = paths.ROOT / "bench/tierbench"
+    proc.run(["make", "-C", folder], title="build tierbench")
+    return folder / "tierbench"
+
+
+def programs(application: str) -> dict[str, Path]:
+    """What a guest has: nothing that another cell needs, so that no cell depends on what else is measured."""
+    found = {"bin/tierbench": build_tierbench()}
+    if application == "redis":
+        packages.ensure(clients.PACKAGES)
+        found |= clients.with_libraries(clients.PROGRAMS)
+    return found
+
+
+def measure(
+    plan: Plan, machine: Machine, chosen: Sequence[Cell], store: Store | None = None
+) -> tuple[list[Found], dict[str, str]]:
+    """Each cell in a boot of its own. Returns them in order, and the kernels' releases.
+
+    Raises FerryError if a byte is wrong, or nothing was promoted or demoted.
+    """
+    files = {name: programs(name) for name in {cell.application for cell in chosen}}
+    jobs = [qemu.Job(script(plan, cell), TIMEOUT_S, programs=files[cell.application]) for cell in chosen]
+    every = [
+        Boot(str(cell), rows.flavour(cell.engine), machine, job)
+        for cell, job in zip(chosen, jobs, strict=True)
+    ]
+
+    def parsed(index: int, said: Said) -> Found:
+        return parse(said.text, chosen[index], said.record)
+
+    return boots.run(f"tier memory in {len(chosen)} VMs ({machine.name})", every, parsed, store)
+
+
+def parse(said: str, cell: Cell, record: str = "") -> Found:
+    """What a guest has recorded, if all bytes are right and memory has moved. Raises FerryError otherwise."""
+    figures = records.of(said, "tier")["found"]
+    wrong = {name: figures[name] for name in ("mismatches", "misplaced", "left") if figures.get(name)}
+    if wrong or not figures["verified_bytes"]:
+        raise FerryError(f"{cell}: {wrong}, {figures['verified_bytes']} bytes verified")
+    if not cell.application == "arena" and not (figures["promoted"] and figures["demoted"]):
+        raise FerryError(f"{cell}: {figures['promoted']} promoted, {figures['demoted']} demoted")
+    if cell.folio != "4K" and (large := records.of(said, "large")["folios"]) < cell.folios:
+        raise FerryError(f"{cell}: {large} large folios instead of {cell.folios}")
+    return Found(cell, figures | _of_moves(cell, figures, said), record)
+
+
+def _of_moves(cell: Cell, figures: dict[str, Any], said: str) -> dict[str, float]:
+    """The CPU's time for each folio: in the caller's moves, or in migrate_pages() as it was traced."""
+    if cell.application == "redis":
+        traced = records.of(said, "migration")["found"]
+        if not traced["pages"]:
+            raise FerryError(f"{cell}: nothing has moved while migrate_pages() was traced")
+        return {
+            "move_us_per_folio": traced["ns"] / traced["pages"] / 1e3,
+            "pages_per_call": traced["pages"] / traced["calls"],
+            "kswapd_ms": figures["kswapd_ns"] / 1e6,
+        }
+    if cell.application == "arena":
+        moved = cell.folios * len(figures["moves"])
+    else:
+        moved = figures["promoted"] + figures["demoted"]
+    return {"move_us_per_folio": figures["move_ns"] / moved / 1e3, "move_ms": figures["move_ns"] / 1e6}
+
+
+def as_json(found: Sequence[Found]) -> list[dict[str, Any]]:
+    """A record of each, with its ratio to vanilla in the same case, or in that of its rival."""
+    vanillas = {(one.cell.case, one.cell.folio): one for one in found if one.cell.engine == rows.VANILLA}
+    return [_as_json(one, vanillas.get((one.cell.rival or one.cell.case, one.cell.folio))) for one in found]
+
+
+def _as_json(one: Found, vanilla: Found | None) -> dict[str, Any]:
+    cell = one.cell
+    known: dict[str, Any] = {"case": cell.case, "folio": cell.folio, "engine": cell.engine}
+    known |= {"channels": cell.channels} if cell.channels else {}
+    known |= {"settings": dict(cell.settings)} if cell.settings else {}
+    if vanilla:
+        ratio = one.speed / vanilla.speed
+        known |= {"ratio": ratio} | ({"gain": gain(ratio)} if vanilla is not one else {})
+    return known | one.figures | ({"records": [one.record]} if one.record else {})
+
+
+def gain(ratio: float) -> str:
+    """Whether an application is served better than on vanilla, in words."""
+    percent = (ratio - 1) * 100
+    return f"{percent:+.1f} %" if percent >= GAIN_PERCENT else f"nothing ({percent:+.1f} %)"

@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: GPL-2.0
+"""applications whose memory has two tiers, on the emulated server: what they gain, counted"""
+
+from __future__ import annotations
+
+import argparse
+
+from ferry import paths
+from ferry.bench import tier
+from ferry.commands import options
+from ferry.errors import choose
+from ferry.results import provenance, report
+from ferry.server import profile
+from ferry.vm import emulator
+
+# With a node without CPUs, which ACPI calls slower.
+SERVER = "cxl"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Which applications, which engines, and where to put the figures."""
+    options.add_list(parser, "application", tier.APPLICATIONS, tier.APPLICATIONS)
+    options.add_list(parser, "engine", tier.ENGINES, tier.ENGINES)
+    options.add_json(parser, "out/tier.json, or tier-part for fewer")
+    options.add_anew(parser)
+    parser.description = f"{__doc__}. {tier.DISTANCE}"
+    options.examples(
+        parser,
+        "tier                        # all of it, in a quarter of an hour",
+        "tier --application pool     # a buffer pool that moves its own buffers",
+        "tier --application redis --engine vanilla,none",
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """A table, and JSON."""
+    choose("application", args.applications, tier.APPLICATIONS)
+    choose("engine", args.engines, tier.ENGINES)
+    whole = len(args.applications) == len(tier.APPLICATIONS) and len(args.engines) == len(tier.ENGINES)
+    output = report.output(args, paths.OUT / f"tier{'' if whole else '-part'}.json")
+    server, plan = profile.load(SERVER), tier.Plan()
+    emulator.build()
+    where = server.as_machine()
+    cells = tier.cells(plan, args.applications, args.engines)
+    found, kernels = tier.measure(plan, where, cells, provenance.store(args.anew))
+    output.tell(
+        {
+            "provenance": provenance.of_vms(where, kernels),
+            "title": f"two tiers on one CPU, virtual time. {tier.DISTANCE}",
+            "profile": server.name,
+            "cells": tier.as_json(found),
+        }
+    )
+    return 0
