@@ -30,8 +30,8 @@ static void check(struct bench *b, struct run *run)
 		run->moved_pages = b->call->moved(b);
 	else
 		run->moved_pages = place_count(b, b->opt.to);
-	if (!run->moved_pages)
-		fail(b, "nothing has moved");
+	if (!run->moved_pages && !b->opt.allow_partial)
+		fail(b, "nothing has moved (--allow-partial accepts that)");
 	else if (!b->call->moved && run->moved_pages < b->mem.pages && !b->opt.allow_partial)
 		fail(b, "only %zu of %zu pages arrived on node %lu (--allow-partial accepts that)",
 		     run->moved_pages, b->mem.pages, b->opt.to);

@@ -76,7 +76,7 @@ static const struct row rows[] = {
 	{ "null", FLAG, AT(null), NULL, 0, 0, "off", NULL,
 	  "do everything but the call: measures migbench itself; one node is enough" },
 	{ "allow-partial", FLAG, AT(allow_partial), NULL, 0, 0, "off", NULL,
-	  "pass when the kernel left some pages behind or split folios" },
+	  "pass when the kernel left pages behind, be it all, or split folios" },
 	{ "seed", NUMBER, AT(seed), "N", 0, ~0UL, "1", "42",
 	  "of the pattern that fills the memory, and of the probe's steps" },
 	{ "json", TEXT, AT(json), "FILE|-", 0, 0, "(none)", "-",
