@@ -62,7 +62,6 @@ def test_functions_of_c_are_found() -> None:
 @pytest.mark.parametrize("path", _c_files(), ids=lambda p: str(p.relative_to(paths.ROOT)))
 def test_files_and_functions_of_c_are_short(path: Path) -> None:
     text = path.read_text()
-    name = str(path.relative_to(paths.ROOT))
     assert len(text.splitlines()) <= C_LINES
     for head, lines in functions(text):
         most = max(LONGER_FUNCTIONS.get(word, C_FUNCTION) for word in head.split())

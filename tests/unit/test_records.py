@@ -61,7 +61,10 @@ def test_a_record_may_have_json_or_nothing(shell: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("printed", "why"),
     [
-        ("migbench: FAILED: nothing has moved\n  verified  5 MiB\nFAILED\n", "migbench: FAILED: nothing has moved"),
+        (
+            "migbench: FAILED: nothing has moved\n  verified  5 MiB\nFAILED\n",
+            "migbench: FAILED: nothing has moved",
+        ),
         ("using 2 movers\nmigbench: cannot move\n", "migbench: cannot move"),
     ],
 )
