@@ -64,6 +64,39 @@ enum kind {
 	PRESENT, THERE, NEVER_TOUCHED, ZERO_PAGE, NO_VMA, SHARED, KERNEL, KINDS,
 };
 
+/* Address @i is of a kind; @gone is memory that is no longer mapped */
+static void make(struct calls *c, long i, enum kind kind, char *gone)
+{
+	c->pages[i] = c->base + i * PAGE;
+	if (kind == NO_VMA)
+		c->pages[i] = gone + i % 512 * PAGE;
+	if (kind == KERNEL)
+		c->pages[i] = (void *)-PMD;
+	if (kind == THERE)
+		c->to[i] = c->nodes[0];
+	if (kind == NEVER_TOUCHED || kind == ZERO_PAGE)
+		madvise(c->pages[i], PAGE, MADV_DONTNEED);
+	if (kind == ZERO_PAGE)
+		(void)*(volatile char *)c->pages[i];
+}
+
+/* What move_pages() says of an address that is to be on the second node */
+static int status_of(const struct calls *c, enum kind kind)
+{
+	switch (kind) {
+	case PRESENT:
+		return c->nodes[1];
+	case THERE:
+		return c->nodes[0];
+	case NEVER_TOUCHED:
+		return -ENOENT;
+	case SHARED:
+		return -EACCES;
+	default:
+		return -EFAULT;
+	}
+}
+
 /* Each address says for itself what became of it */
 TEST_F(calls, each_address_has_its_own_status)
 {
@@ -80,19 +113,7 @@ TEST_F(calls, each_address_has_its_own_status)
 	for (long i = 0; i < c->nr; i++) {
 		/* 3 and KINDS: in runs of three */
 		kind[i] = i / 3 % KINDS;
-		c->pages[i] = c->base + i * PAGE;
-		if (kind[i] == NO_VMA)
-			c->pages[i] = gone + i % 512 * PAGE;
-		if (kind[i] == KERNEL)
-			c->pages[i] = (void *)-PMD;
-		if (kind[i] == THERE)
-			c->to[i] = c->nodes[0];
-		if (kind[i] == NEVER_TOUCHED)
-			madvise(c->pages[i], PAGE, MADV_DONTNEED);
-		if (kind[i] == ZERO_PAGE) {
-			madvise(c->pages[i], PAGE, MADV_DONTNEED);
-			(void)*(volatile char *)c->pages[i];
-		}
+		make(c, i, kind[i], gone);
 	}
 	/* A child has all but the shared ones for itself */
 	ASSERT_EQ(0, pipe(pipe_fd));
@@ -106,12 +127,7 @@ TEST_F(calls, each_address_has_its_own_status)
 	}
 	ASSERT_EQ(0, move_some(c, c->nr, MPOL_MF_MOVE));
 	for (long i = 0; i < c->nr; i++) {
-		int wanted = kind[i] == PRESENT ? c->nodes[1] :
-			     kind[i] == THERE ? c->nodes[0] :
-			     kind[i] == NEVER_TOUCHED ? -ENOENT :
-			     kind[i] == SHARED ? -EACCES : -EFAULT;
-
-		ASSERT_EQ(wanted, c->status[i]) {
+		ASSERT_EQ(status_of(c, kind[i]), c->status[i]) {
 			TH_LOG("address %ld of kind %d", i, kind[i]);
 		}
 		if (kind[i] == PRESENT || kind[i] == SHARED) {
