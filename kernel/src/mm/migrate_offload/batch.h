@@ -17,8 +17,8 @@ unsigned long __migrate_offload_batch(enum migrate_reason reason);
  *
  * Called in process context, without spinlocks.
  *
- * Return: so many base pages keep the active engine busy; 0 if there is none, or
- * if it takes no calls of @reason now: then as many as without an engine.
+ * Return: so many base pages keep the active engine busy; 0 if there is none but the
+ * CPU, or if it takes no calls of @reason now: then as many as without an engine.
  */
 static inline unsigned long migrate_offload_batch(enum migrate_reason reason)
 {

@@ -96,6 +96,12 @@ TEST_F(demotion, hands_over_few_pages_without_an_engine)
 	EXPECT_GE(FEW, demote(_metadata, self, "48M"));
 }
 
+TEST_F(demotion, hands_over_few_pages_if_the_cpu_copies)
+{
+	offload_set("active", "cpu");
+	EXPECT_GE(FEW, demote(_metadata, self, "48M"));
+}
+
 TEST_F(demotion, hands_over_few_pages_if_the_engine_does_not_demote)
 {
 	offload_set("reasons", "mempolicy_mbind");
