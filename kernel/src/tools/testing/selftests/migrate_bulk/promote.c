@@ -55,25 +55,14 @@ static long told_of(void)
 	return file_sum_after("/proc/thread-self/sched", "numa_pages_migrated");
 }
 
-/* How often NUMA balancing has looked at all memory of this task; -1 as above */
-static long passes(void)
-{
-	return file_sum_after("/proc/thread-self/sched", "numa_scan_seq");
-}
-
 /* Hide all that this task has on the slow node; false if Linux does not */
 static bool hide(long nr)
 {
-	long updates = vmstat("numa_pte_updates"), begun = passes();
+	long before = vmstat("numa_pte_updates");
 	double begin = seconds(CLOCK_MONOTONIC);
 
 	file_write_long(BALANCING, TIERING);
-	/*
-	 * One pass goes on wherever the last one was, and vmstat counts what others have:
-	 * so at least a whole one
-	 */
-	while (vmstat("numa_pte_updates") - updates < nr ||
-	       (begun >= 0 && passes() < begun + 2)) {
+	while (vmstat("numa_pte_updates") - before < nr) {
 		run_for(0.01);
 		if (seconds(CLOCK_MONOTONIC) - begin > 20)
 			return false;
