@@ -32,13 +32,21 @@ def test_engine_moves_every_byte(measured: migbench.Measured, engine: str, folio
     assert row.gbps > 0
 
 
-def test_a_page_of_1g_is_copied_by_the_engine_while_it_is_mapped() -> None:
+@pytest.mark.parametrize(
+    ("engine", "load"),
+    [
+        ("dcbm", "modprobe softdma channels=4 && modprobe dcbm timeout_ms=60000"),
+        ("mtcopy", "modprobe mtcopy"),
+        ("cpu", ":"),
+    ],
+)
+def test_a_page_of_1g_is_copied_by_the_engine_while_it_is_mapped(engine: str, load: str) -> None:
     """A page that takes an engine longer than a stuck one is waited for, and more than any window has."""
     pages = "/sys/kernel/mm/hugepages/hugepages-1048576kB"
     script = (
-        "modprobe softdma channels=4 && modprobe dcbm timeout_ms=60000 || fail 'cannot load dcbm'\n"
+        f"{load} || fail 'cannot load {engine}'\n"
         # Its channels are threads of a host that may be busy
-        "echo 60000 >$OFFLOAD/deadline_ms; echo 1 >$OFFLOAD/engine_always; echo dcbm >$OFFLOAD/active\n"
+        f"echo 60000 >$OFFLOAD/deadline_ms; echo 1 >$OFFLOAD/engine_always; echo {engine} >$OFFLOAD/active\n"
         "bench page --memory hugetlb --folio 1G --bytes 1G --runs 1\n"
         f"record counted by_engine: $(cat $OFFLOAD/stats/folios) mapped: $(cat {pages}/migrate_mapped)\n"
     )

@@ -354,6 +354,8 @@ struct migrator_stats {
 DECLARE_STATIC_KEY_FALSE(migrate_offload_time_key);
 
 void migrate_offload_count(enum migrate_offload_stat stat, unsigned long n);
+void migrate_offload_count_fallback(struct folio *src,
+				    enum migrate_offload_stat stat, int error);
 unsigned long migrate_offload_stat(enum migrate_offload_stat stat);
 void migrate_offload_count_window(unsigned long nr_pages);
 unsigned long migrate_offload_window_max(void);

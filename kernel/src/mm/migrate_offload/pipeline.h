@@ -179,8 +179,6 @@ void migrate_pipeline_begin_stretch(struct migrate_pipeline *p);
 bool migrate_pipeline_take_stretch(struct migrate_pipeline *p);
 
 /* remap.c */
-void migrate_pipeline_count_fallback(struct folio *src,
-				     enum migrate_offload_stat stat, int error);
 void migrate_pipeline_move_folio(struct migrate_pipeline *p,
 				 struct migrate_chunk *chunk,
 				 struct migrate_slot *slot);

@@ -24,13 +24,6 @@
 /* The longest wait for another worker's part without sleeping */
 #define SPIN_NS		(100 * NSEC_PER_USEC)
 
-void migrate_pipeline_count_fallback(struct folio *src, enum migrate_offload_stat stat,
-				     int error)
-{
-	migrate_offload_count(stat, 1);
-	trace_migrate_offload_fallback(src, stat, error);
-}
-
 static void pipeline_count_moved(struct migrate_pipeline *p,
 				 struct migrate_chunk *chunk,
 				 struct migrate_slot *slot, long nr_pages,
@@ -87,11 +80,11 @@ static bool pipeline_handle_error(struct migrate_pipeline *p,
 {
 	/* It had no room for a part of it */
 	if (error == -EBUSY) {
-		migrate_pipeline_count_fallback(copy->src, STAT_FALLBACK_BUSY, error);
+		migrate_offload_count_fallback(copy->src, STAT_FALLBACK_BUSY, error);
 		return true;
 	}
 	atomic_long_inc(&copy->chunk->stats->errors);
-	migrate_pipeline_count_fallback(copy->src, STAT_FALLBACK_ERROR, error);
+	migrate_offload_count_fallback(copy->src, STAT_FALLBACK_ERROR, error);
 	/* The migrator's references keep both from being reused */
 	if (error == -ETIMEDOUT) {
 		pipeline_give_up(p, copy);
@@ -243,7 +236,7 @@ static void pipeline_abandon_folio(struct migrate_pipeline *p,
 				   struct migrate_slot *slot)
 {
 	atomic_long_inc(&p->state->m->stats->errors);
-	migrate_pipeline_count_fallback(slot->copy.src, STAT_FALLBACK_ERROR, -ETIME);
+	migrate_offload_count_fallback(slot->copy.src, STAT_FALLBACK_ERROR, -ETIME);
 	slot->overdue = true;
 	folio_get(slot->copy.src);
 	folio_get(slot->copy.dst);

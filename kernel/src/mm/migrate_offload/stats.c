@@ -6,6 +6,7 @@
 #include <linux/math64.h>
 #include <linux/percpu.h>
 #include <linux/time64.h>
+#include <trace/events/migrate_offload.h>
 
 #include "internal.h"
 
@@ -22,6 +23,13 @@ DEFINE_STATIC_KEY_FALSE(migrate_offload_time_key);
 void migrate_offload_count(enum migrate_offload_stat stat, unsigned long n)
 {
 	this_cpu_add(counters.stats[stat], n);
+}
+
+void migrate_offload_count_fallback(struct folio *src,
+				    enum migrate_offload_stat stat, int error)
+{
+	migrate_offload_count(stat, 1);
+	trace_migrate_offload_fallback(src, stat, error);
 }
 
 unsigned long migrate_offload_stat(enum migrate_offload_stat stat)

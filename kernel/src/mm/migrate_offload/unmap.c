@@ -137,7 +137,7 @@ static bool pipeline_submit_folio(struct migrate_pipeline *p,
 	int error;
 
 	if (!migrate_offload_may_copy(m, copy->src)) {
-		migrate_pipeline_count_fallback(copy->src, STAT_FALLBACK_KIND, 0);
+		migrate_offload_count_fallback(copy->src, STAT_FALLBACK_KIND, 0);
 		copy->chunk->unfit_pages += folio_nr_pages(copy->src);
 		return false;
 	}
@@ -149,7 +149,7 @@ static bool pipeline_submit_folio(struct migrate_pipeline *p,
 	if (p->call.mapped ? !migrate_protected_alone(copy->src) :
 			     folio_ref_count(copy->src) !=
 			     folio_expected_ref_count(copy->src) + 1) {
-		migrate_pipeline_count_fallback(copy->src, STAT_FALLBACK_REFS, 0);
+		migrate_offload_count_fallback(copy->src, STAT_FALLBACK_REFS, 0);
 		copy->chunk->unfit_pages += folio_nr_pages(copy->src);
 		return false;
 	}
@@ -161,7 +161,7 @@ static bool pipeline_submit_folio(struct migrate_pipeline *p,
 	atomic_set(&copy->parts, 1);
 	error = m->submit(m, copy);
 	if (error) {
-		migrate_pipeline_count_fallback(copy->src, STAT_FALLBACK_BUSY, error);
+		migrate_offload_count_fallback(copy->src, STAT_FALLBACK_BUSY, error);
 		p->engine_full = true;
 		/* Out of service: all others would be unmapped for nothing */
 		p->stop |= error == -ENODEV;

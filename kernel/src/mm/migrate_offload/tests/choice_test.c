@@ -26,6 +26,19 @@ static void learn(struct migrate_offload_state *state, struct migrator *m,
 #define expect_few(test, state, m) \
 	KUNIT_EXPECT_PTR_EQ(test, migrate_offload_choose(state, 0, true), m)
 
+/* Costs have no place for an order that the buddy allocator does not have */
+static void page_of_1g_counts_as_the_largest_order(struct kunit *test)
+{
+	struct folio *folio = kunit_kzalloc(test, sizeof(*folio), GFP_KERNEL);
+
+	KUNIT_ASSERT_NOT_NULL(test, folio);
+	__folio_set_head(folio);
+	folio_set_order(folio, PUD_SHIFT - PAGE_SHIFT);
+	KUNIT_EXPECT_EQ(test, migrate_cost_order(folio), NR_PAGE_ORDERS - 1);
+	folio_set_order(folio, HPAGE_PMD_ORDER);
+	KUNIT_EXPECT_EQ(test, migrate_cost_order(folio), HPAGE_PMD_ORDER);
+}
+
 static void dearer_engine_leaves_copies_to_the_cpu(struct kunit *test)
 {
 	struct fixture *fx = test->priv;
@@ -311,6 +324,7 @@ static void slow_engine_gets_all_if_told_to(struct kunit *test)
 }
 
 static struct kunit_case migrate_offload_choice_cases[] = {
+	KUNIT_CASE(page_of_1g_counts_as_the_largest_order),
 	KUNIT_CASE(dearer_engine_leaves_copies_to_the_cpu),
 	KUNIT_CASE(dearer_one_is_tried_again),
 	KUNIT_CASE(dearer_engine_leaves_small_calls_to_linux),
