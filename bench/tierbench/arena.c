@@ -90,16 +90,6 @@ static void by_move_pages(struct arena *a, int to)
 	move(a->opt->items, a->addr, a->node, a->status);
 }
 
-static size_t misplaced(struct arena *a, int node)
-{
-	char *base = atomic_load(&a->base);
-	size_t i, count = 0;
-
-	for (i = 0; i < a->opt->items; i++)
-		count += node_of(base + i * a->opt->page) != node;
-	return count;
-}
-
 static void report(struct arena *a, const uint64_t *ns, uint64_t cpu_ns, size_t elsewhere)
 {
 	char *base = atomic_load(&a->base);
@@ -142,7 +132,7 @@ int arena_run(const struct options *opt)
 		(copied ? by_memcpy : by_move_pages)(&a, to);
 		cpu_ns += clock_ns(CLOCK_THREAD_CPUTIME_ID) - cpu;
 		ns[i] = clock_ns(CLOCK_MONOTONIC) - begin;
-		elsewhere += misplaced(&a, to);
+		elsewhere += pages_not_on(to, atomic_load(&a.base), a.bytes);
 	}
 	atomic_store(&a.stop, true);
 	pthread_join(thread, NULL);

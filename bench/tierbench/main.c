@@ -104,12 +104,18 @@ long move(size_t count, void **addr, const int *node, int *status)
 	return left;
 }
 
-int node_of(void *addr)
+size_t pages_not_on(int node, void *base, size_t bytes)
 {
+	size_t at, count = 0;
 	int status;
 
-	move(1, &addr, NULL, &status);
-	return status;
+	for (at = 0; at < bytes; at += PAGE_BYTES) {
+		void *addr = (char *)base + at;
+
+		move(1, &addr, NULL, &status);
+		count += status != node;
+	}
+	return count;
 }
 
 void times_open(struct times *t, size_t count)

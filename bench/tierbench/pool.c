@@ -145,8 +145,7 @@ static uint64_t mismatches(const struct pool *p, uint64_t *misplaced)
 
 		for (word = 0; word < p->opt->page / 8; word++)
 			bad += is[word] != word_at(p, i, word) + (word ? 0 : p->buffer[i].writes);
-		for (word = 0; word < p->opt->page / 8; word += PAGE_BYTES / 8)
-			*misplaced += node_of(words(p, i) + word) != p->buffer[i].node;
+		*misplaced += pages_not_on(p->buffer[i].node, words(p, i), p->opt->page);
 	}
 	return bad;
 }

@@ -41,7 +41,7 @@ uint64_t clock_ns(int clock);
 uint64_t hash(uint64_t x);
 char *map_on(int node, size_t bytes, size_t align);
 long move(size_t count, void **addr, const int *node, int *status);
-int node_of(void *addr);
+size_t pages_not_on(int node, void *base, size_t bytes);
 void times_open(struct times *t, size_t count);
 void times_add(struct times *t, uint64_t ns);
 void times_print(struct times *t);

@@ -22,6 +22,8 @@ ON_CHANNELS = ("dma", "ferry")
 # What the kernel calls them; "none" is Linux's own path.
 ACTIVE = {"vanilla": "none", "none": "none", "cpu": "cpu", "dma": "dcbm", "ferry": "dcbm", "mtcopy": "mtcopy"}
 MAX_DEPTH = 65536
+# What NUMA balancing finds misplaced moves several pages at once.
+PROMOTE_BATCH = ("vm.migrate_promote_batch", 16)
 WARMUP = 1  # migbench's own
 
 
@@ -94,7 +96,7 @@ class Cell:
 
     def policy_lines(self) -> list[str]:
         """Shell lines that choose how much is in flight."""
-        chosen = [f"echo {value} >{_setting(name)}" for name, value in self.settings]
+        chosen = [f"echo {value} >{setting_file(name)}" for name, value in self.settings]
         if self.engine in NO_ENGINE:
             return chosen
         stripe = max(PAGE, parse_size(self.folio)) if self.batch_pages else 0
@@ -122,7 +124,7 @@ class Cell:
         return lines
 
 
-def _setting(name: str) -> str:
+def setting_file(name: str) -> str:
     """The file of a setting of the copy offload's, or of a sysctl, such as vm.migrate_copy_mapped."""
     return f"/proc/sys/{name.replace('.', '/')}" if "." in name else f"$OFFLOAD/{name}"
 

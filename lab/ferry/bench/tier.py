@@ -16,6 +16,7 @@ from typing import Any
 
 from ferry import packages, paths, proc
 from ferry.bench import clients, rows
+from ferry.bench.cell import PROMOTE_BATCH, setting_file
 from ferry.bench.sizes import parse_size
 from ferry.errors import FerryError
 from ferry.vm import boots, qemu, records
@@ -30,7 +31,6 @@ TIMEOUT_S = 3600.0
 DISTANCE = "Far memory is as fast as near memory here: figures are of the moves alone."
 # Less is not called a gain.
 GAIN_PERCENT = 1.0
-PROMOTE_BATCH = ("vm.migrate_promote_batch", 16)
 
 
 @dataclass(frozen=True)
@@ -169,7 +169,7 @@ def script(plan: Plan, cell: Cell) -> str:
         (qemu.GUEST / "tier.sh").read_text(),
         f"step {shlex.quote(str(cell))}",
         clients.engine_line(cell.engine, plan.channels, plan.depth),
-        *(f"echo {value} >/proc/sys/{name.replace('.', '/')}" for name, value in cell.settings),
+        *(f"echo {value} >{setting_file(name)}" for name, value in cell.settings),
         cell.script,
     ]
     return "\n".join(lines)

@@ -385,18 +385,10 @@ def _tier(kept: Kept, application: str) -> str:
     """The cells of one application, with what it has."""
     result = kept.load("tier")
     cells = [cell for cell in result["cells"] if cell["case"].partition(",")[0] == application]
-    columns: dict[str, Show] = {
+    columns = dict(present.COLUMNS) | {
         "buffers a call": lambda cell: cell["case"].partition(", ")[2].removesuffix(" buffers a call"),
-        **{"folio": present.folio, "engine": present.engine},
         "moved by": lambda cell: cell["case"].partition(", ")[2],
-        **{"requests/s": number("per_second"), "a move, ms": present.mean_move, "ratio": _ratio},
-        **{"gains": present.words("gain"), "99.9th, us": number("us.p99_9", ",.1f")},
-        "longest, us": number("us.max", ",.1f"),
-        **{"promoted": number("promoted"), "demoted": number("demoted")},
-        "CPU in moves, ms": number("move_ms"),
-        "kswapd's CPU, ms": number("kswapd_ms", ",.1f"),
-        "us a folio": number("move_us_per_folio", ",.2f"),
-        "pages a call": number("pages_per_call", ",.1f"),
+        "ratio": _ratio,
     }
     shown = {name: columns[name] for name in TIER_COLUMNS[application]}
     return f"{_origin(result)}, Linux {_release(result)}:\n\n{_lines(cells, shown)}"
@@ -406,11 +398,11 @@ def _tier(kept: Kept, application: str) -> str:
 TIER_COLUMNS = {
     "pool": (
         *("folio", "buffers a call", "engine", "requests/s", "ratio", "gains", "99.9th, us", "longest, us"),
-        *("promoted", "demoted", "CPU in moves, ms", "us a folio"),
+        *("promoted", "demoted", "CPU in moves, ms", "CPU a folio moved, us"),
     ),
     "redis": (
         *("engine", "requests/s", "gains", "99.9th, us", "longest, us", "promoted", "demoted"),
-        *("kswapd's CPU, ms", "us a folio", "pages a call"),
+        *("kswapd's CPU, ms", "CPU a folio moved, us", "pages a call"),
     ),
     "arena": ("folio", "moved by", "engine", "a move, ms", "ratio", "gains", "99.9th, us", "longest, us"),
 }

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from ferry.bench.cell import Cell
+from ferry.bench.cell import PROMOTE_BATCH, Cell
 from ferry.bench.sizes import parse_size
 from ferry.tables import sensitivity
 
@@ -28,7 +28,7 @@ WARMUP = {"compact": 3, "demote": 2}
 HUGE = "1G"
 HUGE_NODE = ("node_mib", 4096)
 # Each page in its fault, or several at once.
-PROMOTE_WAYS: tuple[tuple[tuple[str, int], ...], ...] = ((), (("vm.migrate_promote_batch", 16),))
+PROMOTE_WAYS: tuple[tuple[tuple[str, int], ...], ...] = ((), (PROMOTE_BATCH,))
 ENGINES = (("vanilla", 0), ("none", 0), ("ferry", sensitivity.CHANNELS))
 
 
