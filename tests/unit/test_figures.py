@@ -42,6 +42,14 @@ def test_every_kind_of_figures_is_on_a_page() -> None:
     assert text.count("<!-- figures: ") == text.count("<!-- end of figures -->")
 
 
+@pytest.mark.parametrize("path", figures.PAGES, ids=lambda path: path.name)
+def test_no_column_is_empty(path: Path) -> None:
+    """A column is found by its name, and another result may have one of the same name."""
+    for table in re.findall(r"(?:^\|.*\n)+", path.read_text(), re.MULTILINE):
+        head, _, *rows = ([each.strip() for each in line.split("|")[1:-1]] for line in table.splitlines())
+        assert [name for name, *column in zip(head, *rows, strict=True) if not any(column)] == []
+
+
 def test_another_ratio_is_noticed(kept: Kept) -> None:
     result = kept.load("table-v5-throughput")
     best = next(cell for cell in result["cells"] if cell["engine"] == "ferry" and cell.get("channels") == 16)

@@ -385,7 +385,8 @@ def _tier(kept: Kept, application: str) -> str:
     """The cells of one application, with what it has."""
     result = kept.load("tier")
     cells = [cell for cell in result["cells"] if cell["case"].partition(",")[0] == application]
-    columns = dict(present.COLUMNS) | {
+    # Not of COLUMNS, where a step of a migration is called as the engine is
+    columns = dict((*present.CLIENTS, *present.TIERS, *present.WORDS)) | {
         "buffers a call": lambda cell: cell["case"].partition(", ")[2].removesuffix(" buffers a call"),
         "moved by": lambda cell: cell["case"].partition(", ")[2],
         "ratio": _ratio,
