@@ -41,7 +41,8 @@ static const char usage[] =
 	"  --seed N          of what is asked for (1)\n"
 	"  --socket PATH     of the redis-server\n"
 	"  --by CALL         memcpy or move_pages (move_pages)\n"
-	"  --moves N         of the arena (4)\n";
+	"  --moves N         of the arena (4)\n"
+	"  --version\n";
 
 void die(const char *fmt, ...)
 {
@@ -208,6 +209,10 @@ int main(int argc, char **argv)
 	};
 	size_t count = sizeof(modes) / sizeof(modes[0]), i;
 
+	if (argc > 1 && !strcmp(argv[1], "--version")) {
+		puts("tierbench " VERSION);
+		return 0;
+	}
 	for (i = 0; i < count; i++) {
 		if (argc < 2 || strcmp(argv[1], modes[i].name))
 			continue;

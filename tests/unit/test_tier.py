@@ -163,7 +163,8 @@ def tierbench(tmp_path_factory: pytest.TempPathFactory) -> str:
     """The program, built elsewhere."""
     program = tmp_path_factory.mktemp("bench") / "tierbench"
     sources = (paths.ROOT / "bench/tierbench").glob("*.c")
-    subprocess.run(["gcc", "-O1", "-o", program, *sources, "-lm", "-pthread"], check=True)
+    version = '-DVERSION="1.2"'
+    subprocess.run(["gcc", "-O1", version, "-o", program, *sources, "-lm", "-pthread"], check=True)
     return str(program)
 
 
@@ -187,6 +188,12 @@ def test_the_program_says_what_is_wrong(tierbench: str, args: list[str], why: st
     assert done.returncode == 1
     assert done.stderr.startswith("tierbench: ")
     assert why in done.stderr
+
+
+def test_the_program_says_its_version(tierbench: str) -> None:
+    assert (
+        subprocess.run([tierbench, "--version"], capture_output=True, text=True).stdout == "tierbench 1.2\n"
+    )
 
 
 REDIS_LIKE = """
