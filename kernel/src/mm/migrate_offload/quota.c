@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * How much a call may have unmapped at one moment, for its pages to be away for
- * about as long as the administrator wants.
+ * How much a call may have unmapped at one moment, for its pages to be
+ * inaccessible for about as long as the administrator wants.
  *
  * By Little's law what is unmapped is the time that each page is, times the
  * rate at which pages are mapped again. That rate is measured chunk by chunk.
@@ -60,7 +60,7 @@ migrate_offload_flush_pages(const struct migrate_offload_state *state,
 	KUNIT_STATIC_STUB_REDIRECT(migrate_offload_flush_pages, state, nr_pages,
 				   wanted, unmap_ns, flush_ns);
 
-	/* Who has chosen the window wants to see what comes of it */
+	/* An administrator who has set the window gets that window */
 	if (!state->target_us)
 		return 0;
 	if (flush_ns > unmap_ns && flush_ns > least_ns)

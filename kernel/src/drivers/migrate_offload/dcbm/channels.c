@@ -541,8 +541,8 @@ void dcbm_probed(struct dcbm_chan *c, bool good)
 }
 
 /*
- * A channel that was kept for a copy, as dcbm is chosen anew: what failed may
- * show that it works, once that copy has ended.
+ * Called when dcbm is chosen anew, for a channel that still waits for an old
+ * copy: if it had failed, probe it after that copy ends.
  */
 void dcbm_renew(struct dcbm_chan *c)
 {
@@ -576,9 +576,9 @@ void dcbm_ring(struct dcbm_chan *c)
 }
 
 /*
- * Let the driver look at what its engine has done, by now or after all. It may
- * do so with a lock that its tasklet takes as well, and leave softirqs on, as
- * plx_dma does: one at this moment on this CPU would wait for ever.
+ * Let the driver look at what its engine has done. Softirqs are off: tx_status
+ * of plx_dma takes a lock that its tasklet also takes, and would deadlock with
+ * a tasklet on this CPU.
  */
 void dcbm_poll(struct dcbm_chan *c)
 {

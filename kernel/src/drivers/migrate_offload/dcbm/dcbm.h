@@ -76,7 +76,7 @@ struct dcbm_scatter {
  * @len: how many bytes
  * @limit: how many there may be at most, if it is of whole folios
  * @scatter: the folios, if they do not adjoin each other; else NULL
- * @probe: it is a lost part that nobody ever waited for
+ * @probe: it is a test copy (dcbm_probe()), for which no migration waits
  * @error: how a lost part has ended
  * @since: when it was submitted or became the oldest in flight, in jiffies
  * @owner: the part whose mapping this one uses: itself, or one before it

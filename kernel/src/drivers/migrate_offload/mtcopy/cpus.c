@@ -202,7 +202,10 @@ static unsigned int mtcopy_choose(int *chosen, unsigned int max, int self,
 	return n;
 }
 
-/* May others' time be spent for this task? Call in an RCU section. */
+/*
+ * May other CPUs copy for this task? Not if cpu.max limits it. Call in an RCU
+ * section.
+ */
 static bool mtcopy_may_be_helped(void)
 {
 	bool limited;

@@ -12,9 +12,9 @@
  * - on a busy machine nobody is woken and the caller copies everything, as it
  *   would without mtcopy; flush() says so, and the core unmaps no more than one
  *   chunk at a time;
- * - what can be waited for is one part that a helper has begun. A helper is
- *   not preempted within a part, and when anything else wants its CPU it leaves
- *   after that part.
+ * - the caller waits at most for the part that each helper has begun. A helper
+ *   is not preempted within a part, and when anything else wants its CPU it
+ *   leaves after that part.
  *
  * To wake 15 CPUs in a row would keep the caller from all else for some 8,000
  * instructions, while its folios are unmapped. So flush() leaves the CPUs in the

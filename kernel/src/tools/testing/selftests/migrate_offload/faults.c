@@ -534,7 +534,7 @@ TEST_F_TIMEOUT(lasting, stuck_engine_is_not_waited_for, 100)
 	EXPECT_LE((long)variant->folio, grew.quarantined_bytes);
 	EXPECT_TRUE(in_service_after(false, 0));
 	EXPECT_LT(0, file_read_long(OFFLOAD_DIR "/migrators/dcbm/overdue"));
-	/* Its code has yet to hear of them: it must stay */
+	/* Their callbacks have not run yet, so the module must stay */
 	offload_set("active", "none");
 	EXPECT_EQ(-EWOULDBLOCK, module_unload("dcbm", 0));
 	offload_set("active", "dcbm");
