@@ -17,6 +17,7 @@ from ferry import files, paths
 from ferry.commands import table
 from ferry.kernel import tree
 from ferry.results import figures, provenance
+from ferry.vm import emulator
 from ferry.vm.machine import MACHINES
 
 
@@ -28,6 +29,8 @@ def built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (folder / "include/config/kernel.release").write_text("6.12.1-ferry\n")
     (folder / ".config").write_text('CONFIG_CC_VERSION_TEXT="gcc (Debian 12.2.0-14) 12.2.0"\n')
     monkeypatch.setattr(tree, "HERE", replace(tree.HERE, build=tmp_path))
+    # What is in build/ may be of another container, and its libraries not here.
+    monkeypatch.setattr(emulator, "version", lambda _program: "QEMU emulator version 7.2")
     return folder
 
 
@@ -38,7 +41,8 @@ def test_all_is_said_of_a_vm(built: Path) -> None:
     assert kernel["compiler"] == "gcc (Debian 12.2.0-14) 12.2.0"
     assert kernel["config"] == files.digest(built / ".config")[:12]
     assert (known["machine"], known["cpus"], known["time"]) == ("icount", 1, "virtual")
-    assert {"commit", "date", "host", "qemu"} <= known.keys()
+    assert {"commit", "date", "host"} <= known.keys()
+    assert known["qemu"].startswith(("QEMU", "unknown"))
     first, second, third = provenance.small_print(known).splitlines()
     assert first == f"Linux 6.12.1-ferry (config {kernel['config']}); Ferry {known['commit']}"
     assert second.startswith("icount, 1 CPU, virtual time; ")

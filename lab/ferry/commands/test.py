@@ -17,7 +17,7 @@ KERNELS = ("vanilla", "ferry", "debug")  # that tests boot
 LONG_KERNELS = ("iommu-kcsan",)  # that those marked "long" boot
 OTHER_KERNELS = (("7.3", "kunit"),)  # that they boot of other bases
 # Compilers and programs that unit tests run; the kernels' and the emulator's builds install theirs.
-UNIT = ("gcc", "libc6-dev", "libnuma-dev", "make", "xz-utils", "cpio", "groff")
+UNIT = ("gcc", "libc6-dev", "libnuma-dev", "make", "xz-utils", "cpio", "groff", "busybox-static")
 # One at a time: a guest whose CPUs wait for another guest's says that they stall.
 ALL = ("--durations", "40")
 
