@@ -17,6 +17,7 @@ static const struct instrument extras[] = {
 	{ offsetof(struct options, latency), latency_prepare, latency_before, latency_after },
 	{ offsetof(struct options, access), NULL, access_before, access_after },
 	{ offsetof(struct options, stall), NULL, stall_before, stall_after },
+	{ offsetof(struct options, faults), NULL, promote_time_faults, promote_timed_faults },
 };
 
 static void check(struct bench *b, struct run *run)

@@ -54,6 +54,7 @@ struct options {
 	bool latency;
 	bool access;
 	bool stall;
+	bool faults;
 	bool null;
 	bool apart;
 	bool fragmented;
@@ -141,6 +142,7 @@ struct bench {
 	struct samples post_move_cycles;
 	struct samples stall_us;	/* the worst touch of each run */
 	uint64_t stall_touches;
+	struct samples fault_us;	/* what --call promote touches */
 	uint64_t verified_bytes;
 	uint64_t mismatched_bytes;
 	bool failed;
@@ -207,6 +209,8 @@ void damon_finish(void);
 void promote_prepare(struct bench *b);
 int promote_move(struct bench *b, size_t first, size_t count);
 void promote_finish(void);
+void promote_time_faults(struct bench *b);
+void promote_timed_faults(struct bench *b);
 void demote_set_up(struct bench *b);
 void demote_prepare(struct bench *b);
 int demote_move(struct bench *b, size_t first, size_t count);

@@ -63,6 +63,8 @@ static const struct row rows[] = {
 	  "+ --runs moves: cycles to read a page uncached, cached, after the move" },
 	{ "stall", FLAG, AT(stall), NULL, 0, 0, "off", NULL,
 	  "+ --runs moves while a thread reads and writes: its worst stall, in us" },
+	{ "faults", FLAG, AT(faults), NULL, 0, 0, "off", NULL,
+	  "+ --runs moves of --call promote: how long each touch takes, in us" },
 	{ "busy", NUMBER, AT(busy), "N", 0, 4096, "0", "2",
 	  "threads that burn CPU all the while" },
 	{ "writers", NUMBER, AT(writers), "N", 0, 64, "0", "1",
@@ -264,6 +266,8 @@ static void validate(const struct options *opt)
 		die(EXIT_BAD_USAGE,
 		    "--folio %luK: must be 2M or 1G with --memory hugetlb, and at most 2M without",
 		    opt->folio_bytes >> 10);
+	if (opt->faults && (strcmp(opt->call, "promote") || opt->null))
+		die(EXIT_BAD_USAGE, "--faults: needs --call promote, which takes hint faults, and no --null");
 	if (opt->null && opt->latency)
 		die(EXIT_BAD_USAGE, "--latency: cannot go with --null, which moves nothing");
 	if (!opt->writers && opt->write_rate)

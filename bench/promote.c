@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <sched.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -88,13 +89,40 @@ void promote_prepare(struct bench *b)
 	setting_restore(SCAN_DELAY);
 }
 
+/* How long each touch has taken, or NULL: that would make them longer */
+static uint64_t *touch_ns;
+
 int promote_move(struct bench *b, size_t first, size_t count)
+{
+	uint64_t begin = 0;
+	size_t i;
+
+	for (i = first; i < first + count; i++) {
+		if (touch_ns)
+			begin = clock_ns(CLOCK_MONOTONIC);
+		(void)*(volatile char *)b->mem.addr[i];
+		if (touch_ns)
+			touch_ns[i] = clock_ns(CLOCK_MONOTONIC) - begin;
+	}
+	return 0;
+}
+
+void promote_time_faults(struct bench *b)
+{
+	touch_ns = calloc(b->mem.folios, sizeof(*touch_ns));
+	if (!touch_ns)
+		die(EXIT_CANNOT_RUN, "--faults: no memory for the time of %zu touches",
+		    b->mem.folios);
+}
+
+void promote_timed_faults(struct bench *b)
 {
 	size_t i;
 
-	for (i = first; i < first + count; i++)
-		(void)*(volatile char *)b->mem.addr[i];
-	return 0;
+	for (i = 0; i < b->mem.folios; i++)
+		samples_add(&b->fault_us, (double)touch_ns[i] / 1000);
+	free(touch_ns);
+	touch_ns = NULL;
 }
 
 /*

@@ -166,6 +166,14 @@ static void json_extras(struct json *j, struct bench *b)
 		json_count(j, "samples", waits.writes);
 		json_close(j, '}');
 	}
+	if (b->opt.faults) {
+		json_open(j, "fault_us", '{');
+		json_real(j, "p50", samples_percentile(&b->fault_us, 50));
+		json_real(j, "p99", samples_percentile(&b->fault_us, 99));
+		json_real(j, "max", samples_percentile(&b->fault_us, 100));
+		json_count(j, "samples", b->fault_us.count);
+		json_close(j, '}');
+	}
 	if (b->opt.stall) {
 		json_open(j, "stall", '{');
 		json_real(j, "worst_us", samples_percentile(&b->stall_us, 100));
@@ -271,6 +279,11 @@ static void table_extras(struct bench *b)
 		       b->opt.direct_from ? "direct reads'" : "writers' waits",
 		       waits.p50_us, waits.p99_us, waits.longest_us, waits.writes);
 	}
+	if (b->opt.faults)
+		printf("  touches            p50 %.1f, p99 %.1f, max %.1f us (%zu of them)\n",
+		       samples_percentile(&b->fault_us, 50),
+		       samples_percentile(&b->fault_us, 99),
+		       samples_percentile(&b->fault_us, 100), b->fault_us.count);
 	if (b->opt.stall)
 		printf("  worst stall        %.1f us (%.1f in the median run, %lu touches)\n",
 		       samples_percentile(&b->stall_us, 100),

@@ -77,6 +77,8 @@ def test_help_gives_every_option_with_default_and_example(sanitized: Path) -> No
         (["--seed", "99999999999999999999"], "--seed 99999999999999999999: must be"),
         (["--latency=1"], "--latency: takes no value"),
         (["--null", "--latency"], "--latency: cannot go with --null"),
+        (["--faults"], "--faults: needs --call promote"),
+        (["--null", "--call", "promote", "--faults"], "--faults: needs --call promote, which"),
         (["--call", "migrate_pages", "--per-call", "1"], "leave out --per-call"),
         (["--call", "migrate_pages", "--threads", "2"], "leave out --threads"),
         (["--call", "damon", "--per-call", "1"], "leave out --per-call"),

@@ -248,6 +248,12 @@ def test_waits_of_writers_are_shown_beside_the_others() -> None:
     assert len(present.grid("", [row("cpu", 1.0).as_json()]).head) < len(table.head)
 
 
+def test_faults_of_a_promotion_are_shown_beside_the_others() -> None:
+    told = MIGBENCH | {"fault_us": {"p50": 1.6, "p99": 75.0, "max": 80.0, "samples": 3}}
+    promoted = rows.from_migbench(told, "none", 0)
+    assert "1.6 / 75.0 / 80.0" in present.grid("", [promoted.as_json()]).lines[0]
+
+
 def test_unwritable_output_is_refused_early(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     report.check_writable(tmp_path / "new.json")

@@ -240,7 +240,7 @@ void migrate_count_anon(struct migrate_anon_count *count)
 static void count_later(struct migrate_anon_count *count, struct folio *folio,
 			int nr)
 {
-	if (count->nr && (folio_pgdat(folio) != folio_pgdat(count->folio) ||
+	if (count->nr && (folio_nid(folio) != folio_nid(count->folio) ||
 			  folio_memcg(folio) != folio_memcg(count->folio)))
 		migrate_count_anon(count);
 	count->folio = folio;

@@ -37,7 +37,7 @@ class Cell:
     channels: int = 0
     batch_pages: int = 0  # unmapped at once; 0: the engine's own choice
     threads: int = 0  # that copy, for mtcopy
-    latency: bool = False
+    latency: bool = False  # how long folios are inaccessible, or a promotion's faults take
     access: bool = False
     cycles: bool = False  # of migrate_pages() and of the copies in it
     write_rate: int | None = None  # of one writer, a second; None: nobody writes
@@ -111,7 +111,7 @@ class Cell:
         args += ["--order", self.order] if self.order != "up" else []
         args += migbench.of_memory(self.memory) if self.memory != "anon" else []
         args += ["--warmup", str(self.warmup)] if self.warmup != WARMUP else []
-        args += ["--latency"] if self.latency else []
+        args += ["--faults" if self.call == "promote" else "--latency"] if self.latency else []
         args += ["--access"] if self.access else []
         args += ["--writers", "1", "--write-rate", str(self.write_rate)] if self.write_rate else []
         lines = [
@@ -156,7 +156,8 @@ class Measured:
             **{"write_rate": cell.write_rate, "writes": row.writes if cell.write_rate else None},
             **{"folios": cell.folios, "bytes": cell.bytes, "runs": row.runs, "gbps": row.gbps},
             **{"first_folio_us": row.first_folio_us, "inaccessible_us": _known(row.inaccessible_us)},
-            **{"write_wait_us": _known(row.write_wait_us), "cpu_ns_per_page": row.cpu_ns_per_page},
+            **{"write_wait_us": _known(row.write_wait_us), "fault_us": _known(row.fault_us)},
+            "cpu_ns_per_page": row.cpu_ns_per_page,
             "access_cycles_per_page": self.access,
             "migrate_cycles_per_page": total and round(total, 1),
             "copy_cycles_per_page": copies and round(copies, 1),

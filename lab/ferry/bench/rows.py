@@ -47,6 +47,7 @@ class Row:
     tlb_shootdowns_per_folio: float | None = None  # interrupts of the whole machine
     writes: int = 0  # that were made, in all runs
     write_wait_us: dict[str, float | None] = field(default_factory=lambda: dict.fromkeys(PERCENTILES))
+    fault_us: dict[str, float | None] = field(default_factory=lambda: dict.fromkeys(PERCENTILES))
     records: tuple[str, ...] = ()  # what it was made of, by their names in the store
 
     @property
@@ -79,6 +80,7 @@ def from_migbench(found: dict[str, Any], engine: str, channels: int) -> Row:
             inaccessible_us={key: away.get(key) for key in PERCENTILES},
             writes=waits.get("samples", 0),
             write_wait_us={key: waits.get(key) for key in PERCENTILES},
+            fault_us={key: found.get("fault_us", {}).get(key) for key in PERCENTILES},
             verified_bytes=found["verified_bytes"],
         )
     except (KeyError, TypeError) as err:
@@ -123,6 +125,7 @@ def _over_rounds(rounds: list[Row]) -> Row:
         gbps_max=max(row.gbps_max for row in rounds),
         inaccessible_us=_percentiles([row.inaccessible_us for row in rounds]),
         write_wait_us=_percentiles([row.write_wait_us for row in rounds]),
+        fault_us=_percentiles([row.fault_us for row in rounds]),
         records=tuple(name for row in rounds for name in row.records),
     )
 

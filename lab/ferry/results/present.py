@@ -166,6 +166,7 @@ MOVES: tuple[tuple[str, Show], ...] = (
     ("inaccessible us p50 / p99 / max", several("inaccessible_us", PERCENTILES)),
     ("writes made", lambda cell: f"{cell['writes']:,}" if cell.get("writes") else ""),
     ("writers' waits us p50 / p99 / max", several("write_wait_us", PERCENTILES, ",.1f")),
+    ("faults us p50 / p99 / max", several("fault_us", PERCENTILES, ",.1f")),
     ("CPU ns/page", number("cpu_ns_per_page")),
     ("read a page, cycles: uncached / cached / moved", several("access_cycles_per_page", ACCESSES)),
     ("published", several("published_access_cycles_per_page", ACCESSES)),

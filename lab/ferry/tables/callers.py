@@ -38,7 +38,7 @@ def cells(size: int, runs: int, quick: bool) -> list[Cell]:
         Cell(
             *(engine, folio, max(1, size // parse_size(folio)), channels),
             runs=runs,
-            latency=call == "move_pages",
+            latency=call in ("move_pages", "promote"),
             call=call,
             order=order,
             memory=memory,
@@ -49,5 +49,5 @@ def cells(size: int, runs: int, quick: bool) -> list[Cell]:
         for call, order, memory, folios in (CALLERS[:: len(CALLERS) // 2] if quick else CALLERS)
         for folio in folios
         for engine, channels in ENGINES
-        for way in (PROMOTE_WAYS if (call, folio) == ("promote", "4K") and engine != "vanilla" else ((),))
+        for way in (PROMOTE_WAYS if call == "promote" and folio != "2M" and engine != "vanilla" else ((),))
     ]

@@ -165,8 +165,9 @@ struct migrator {
 	/**
 	 * @in_service: optional; is there anything to copy with?
 	 *
-	 * Called in process context, once per call of migrate_pages(). While it
-	 * says no, Linux migrates as if no migrator were active.
+	 * Called in a task's context, at least once per call of migrate_pages();
+	 * it does not sleep. While it says no, Linux migrates as if no migrator
+	 * were active.
 	 */
 	bool (*in_service)(struct migrator *m);
 

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Pages that NUMA balancing finds on the wrong node move several at once.
+ * Folios that NUMA balancing finds on the wrong node move several at once.
  *
- * A hint fault of Linux moves the page that was touched, alone. Here the fault
- * makes the page accessible where it is, and notes its address for its task. The
+ * A hint fault of Linux moves the folio that was touched, alone. Here the fault
+ * makes the folio accessible where it is, and notes the address for its task. The
  * task moves what is noted on its way to user space: when the notes are full, or at
  * its next tick.
+ *
+ * Small folios are cheaper to move together. Large ones are not: they are noted only
+ * if a copy engine takes them, which several together keep busy.
  *
  * A note is an address and no reference. So nobody finds a reference that nothing
  * explains, and whatever becomes of the page meanwhile needs no word: when its
@@ -21,7 +24,6 @@
 #include <linux/migrate_promote.h>
 #include <linux/mm.h>
 #include <linux/mmap_lock.h>
-#include <linux/pagewalk.h>
 #include <linux/sched/numa_balancing.h>
 #include <linux/sched/sysctl.h>
 #include <linux/slab.h>
@@ -30,10 +32,14 @@
 #include <linux/vmstat.h>
 
 #include "../internal.h"
+#include "../migrate_offload/batch.h"
 #include "migrate_bulk.h"
 
-/* As many as a range has */
-#define MIGRATE_NOTES	MIGRATE_RANGE
+#define MIGRATE_NOTES	64
+/* The task that moves them waits for their copy */
+#define MIGRATE_NOTED_PAGES	(SZ_2M / PAGE_SIZE)
+/* An engine divides a larger folio among its channels */
+#define MIGRATE_NOTED_MOST	(SZ_256K / PAGE_SIZE)
 
 /**
  * struct migrate_note - a hint fault on a page of the wrong node
@@ -43,6 +49,7 @@
  * @last_cpupid: for task_numa_fault()
  * @flags: for task_numa_fault()
  * @from: the node that it was on
+ * @nr_pages: of the folio that was touched
  */
 struct migrate_note {
 	unsigned long addr;
@@ -51,6 +58,7 @@ struct migrate_note {
 	int last_cpupid;
 	int flags;
 	int from;
+	unsigned int nr_pages;
 };
 
 /**
@@ -59,6 +67,7 @@ struct migrate_note {
  * @mm: whose addresses these are; only compared
  * @target: where all of them are to be
  * @nr: how many
+ * @nr_pages: of all of them
  * @notes: the faults
  *
  * Only the task itself changes it, but for @work, which its ticks queue, too.
@@ -68,6 +77,7 @@ struct migrate_promotions {
 	struct mm_struct *mm;
 	int target;
 	unsigned int nr;
+	unsigned int nr_pages;
 	struct migrate_note notes[MIGRATE_NOTES];
 };
 
@@ -112,25 +122,77 @@ static bool promote_is_allowed(struct vm_area_struct *vma, unsigned long addr,
 
 static bool promote_fits(struct folio *folio)
 {
-	return folio_test_anon(folio) && !folio_test_ksm(folio) &&
-	       !folio_test_large(folio) && !folio_is_zone_device(folio);
+	if (!folio_test_anon(folio) || folio_test_ksm(folio) ||
+	    folio_is_zone_device(folio))
+		return false;
+	return !folio_test_large(folio) ||
+	       (folio_nr_pages(folio) <= MIGRATE_NOTED_MOST &&
+		migrate_offload_batch(MR_NUMA_MISPLACED));
+}
+
+/* The table of a note, locked, and what it says there */
+struct promote_table {
+	pte_t *ptes;
+	spinlock_t *ptl;
+	unsigned long addr;
+};
+
+static void promote_leave_table(struct promote_table *table)
+{
+	if (table->ptes)
+		pte_unmap_unlock(table->ptes, table->ptl);
+	table->ptes = NULL;
+}
+
+/* Return: the entry that is at an address now; an empty one if there is no table */
+static pte_t promote_find(struct promote_table *table, struct mm_struct *mm,
+			  unsigned long addr)
+{
+	pmd_t *pmd;
+
+	if (!table->ptes || (table->addr ^ addr) & PMD_MASK) {
+		promote_leave_table(table);
+		pmd = mm_find_pmd(mm, addr);
+		if (pmd)
+			table->ptes = pte_offset_map_lock(mm, pmd,
+							  addr & PMD_MASK,
+							  &table->ptl);
+		table->addr = addr;
+	}
+	return table->ptes ? ptep_get(table->ptes + pte_index(addr)) : __pte(0);
 }
 
 /* Claim what is at a noted address now, if it is still to be moved */
-static void promote_claim(struct vm_area_struct *vma, struct migrate_note *note,
+static void promote_claim(struct vm_area_struct *vma, pte_t pte,
+			  struct migrate_note *note,
 			  struct migrate_claims *claims, struct list_head *list)
 {
-	struct folio_walk fw;
-	struct folio *folio = folio_walk_start(&fw, vma, note->addr, 0);
+	struct folio *folio;
 
-	if (!folio)
-		return;
-	if (promote_fits(folio) && folio_nid(folio) == note->from &&
+	folio = pte_present(pte) ? vm_normal_folio(vma, note->addr, pte) : NULL;
+	if (folio && promote_fits(folio) && folio_nid(folio) == note->from &&
+	    folio_nr_pages(folio) == note->nr_pages &&
 	    migrate_claim(claims, folio, list)) {
 		note->folio = folio;
 		note->memcg = get_mem_cgroup_from_folio(folio);
 	}
-	folio_walk_end(&fw, vma);
+}
+
+/* Say in which order the addresses rise: those of one page table are neighbours then */
+static void promote_sort(const struct migrate_promotions *p, u64 *order)
+{
+	unsigned int i, k;
+
+	BUILD_BUG_ON(MIGRATE_NOTES > PAGE_SIZE);
+	for (i = 0; i < p->nr; i++) {
+		u64 key = (p->notes[i].addr & PAGE_MASK) | i;
+
+		for (k = i; k && order[k - 1] > key; k--)
+			order[k] = order[k - 1];
+		order[k] = key;
+	}
+	for (i = 0; i < p->nr; i++)
+		order[i] &= ~PAGE_MASK;
 }
 
 /* Return: false if somebody changes the address space at this moment */
@@ -139,23 +201,29 @@ static bool promote_isolate(struct migrate_promotions *p,
 {
 	struct migrate_claims claims = { };
 	struct vm_area_struct *vma = NULL;
+	struct promote_table table = { };
+	u64 order[MIGRATE_NOTES];
 	bool allowed = false;
 	unsigned int i;
 
 	if (!mmap_read_trylock(p->mm))
 		return false;
+	promote_sort(p, order);
 	for (i = 0; i < p->nr; i++) {
-		struct migrate_note *note = &p->notes[i];
+		struct migrate_note *note = &p->notes[order[i]];
 
 		if (!vma || note->addr < vma->vm_start ||
 		    note->addr >= vma->vm_end) {
+			promote_leave_table(&table);
 			vma = vma_lookup(p->mm, note->addr);
 			allowed = vma && promote_is_allowed(vma, note->addr,
 							    p->target);
 		}
 		if (allowed)
-			promote_claim(vma, note, &claims, list);
+			promote_claim(vma, promote_find(&table, p->mm, note->addr),
+				      note, &claims, list);
 	}
+	promote_leave_table(&table);
 	mmap_read_unlock(p->mm);
 	migrate_isolate_claimed(&claims);
 	return true;
@@ -169,13 +237,14 @@ static void promote_move(struct migrate_promotions *p, struct list_head *list)
 			     __GFP_NOMEMALLOC | __GFP_NORETRY | __GFP_NOWARN) &
 			    ~__GFP_RECLAIM,
 		.reason = MR_NUMA_MISPLACED,
+		.nowait = true,
 	};
 	struct folio *folio;
 	unsigned int i;
 
 	if (list_empty(list))
 		return;
-	if (migrate_misplaced_room(NODE_DATA(p->target), p->nr, 0))
+	if (migrate_misplaced_room(NODE_DATA(p->target), p->nr_pages, 0))
 		migrate_pages_stocked(list, alloc_migration_target, &mtc,
 				      MIGRATE_ASYNC, MR_NUMA_MISPLACED, NULL);
 	/* What is left has not moved */
@@ -199,7 +268,7 @@ static void promote_count(struct migrate_promotions *p,
 				 PGPROMOTE_SUCCESS, nr);
 }
 
-/* Tell what became of each page; those of one group and node are counted at once */
+/* Tell what became of each; the pages of one group and node are counted at once */
 static void promote_tell(struct migrate_promotions *p)
 {
 	struct mem_cgroup *memcg = NULL;
@@ -216,14 +285,14 @@ static void promote_tell(struct migrate_promotions *p)
 				from = note->from;
 				nr = 0;
 			}
-			nr++;
+			nr += note->nr_pages;
 			note->flags |= TNF_MIGRATED;
 		} else {
 			note->flags |= TNF_MIGRATE_FAIL;
 		}
 		task_numa_fault(note->last_cpupid,
-				note->folio ? p->target : note->from, 1,
-				note->flags);
+				note->folio ? p->target : note->from,
+				note->nr_pages, note->flags);
 	}
 	promote_count(p, memcg, from, nr);
 	for (i = 0; i < p->nr; i++)
@@ -246,6 +315,16 @@ static void promote_work(struct callback_head *work)
 	WRITE_ONCE(p->nr, 0);
 }
 
+static bool promote_is_full(const struct migrate_promotions *p)
+{
+	unsigned int most = MIGRATE_NOTES;
+
+	/* Without large folios no engine is busy for long */
+	if (p->nr_pages == p->nr)
+		most = READ_ONCE(sysctl_migrate_promote_batch);
+	return p->nr >= most || p->nr_pages >= MIGRATE_NOTED_PAGES;
+}
+
 /* Return: with room for another note, for this task and target; or NULL */
 static struct migrate_promotions *promote_get(struct mm_struct *mm, int target)
 {
@@ -266,20 +345,22 @@ static struct migrate_promotions *promote_get(struct mm_struct *mm, int target)
 	if (!p->nr) {
 		p->mm = mm;
 		p->target = target;
+		p->nr_pages = 0;
 	}
 	return p->target == target && p->nr < MIGRATE_NOTES ? p : NULL;
 }
 
 /**
- * __migrate_promote_later() - note a misplaced page instead of moving it at once
+ * __migrate_promote_later() - note a misplaced folio instead of moving it at once
  * @vmf: a hint fault, with its page table locked
  * @folio: what was touched
  * @target: the node where it should be
  * @last_cpupid: for task_numa_fault()
  * @flags: for task_numa_fault()
  *
- * Only for what is moved best with others: small anonymous folios that a task
- * touches which is on its way to user space.
+ * Only for what is moved best with others: anonymous folios that a task touches
+ * which is on its way to user space; small ones, and if a copy engine takes them
+ * those of up to 256 KiB.
  *
  * Context: The page table's lock is held. Allocates, but does not wait.
  * Return: true if it is noted: then the fault makes it accessible, and leaves it to
@@ -304,9 +385,11 @@ bool __migrate_promote_later(struct vm_fault *vmf, struct folio *folio,
 		.last_cpupid = last_cpupid,
 		.flags = flags,
 		.from = folio_nid(folio),
+		.nr_pages = folio_nr_pages(folio),
 	};
+	p->nr_pages += folio_nr_pages(folio);
 	WRITE_ONCE(p->nr, p->nr + 1);
-	if (p->nr >= READ_ONCE(sysctl_migrate_promote_batch))
+	if (promote_is_full(p))
 		promote_queue(p);
 	return true;
 }

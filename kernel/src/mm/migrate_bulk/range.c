@@ -411,15 +411,16 @@ void migrate_range_restore(struct folio **srcs, struct folio **dsts,
 static __always_inline bool is_simple(struct folio *folio)
 {
 	if (!folio_test_anon(folio) || folio_test_ksm(folio) ||
-	    folio_test_hugetlb(folio) || folio_is_zone_device(folio) ||
-	    folio_test_swapcache(folio) || folio_test_mlocked(folio))
+	    folio_is_zone_device(folio) || folio_test_swapcache(folio) ||
+	    folio_test_mlocked(folio))
 		return false;
-	if (folio_mapcount(folio) != folio_nr_pages(folio) ||
-	    folio_ref_count(folio) != folio_nr_pages(folio) + 1)
-		return false;
+	/* Each test reads the flags anew: small folios, which are many, have few */
 	if (!folio_test_large(folio))
-		return true;
-	if (folio_entire_mapcount(folio) || folio_order(folio) < 2)
+		return folio_mapcount(folio) == 1 && folio_ref_count(folio) == 2;
+	if (folio_test_hugetlb(folio) || folio_entire_mapcount(folio) ||
+	    folio_order(folio) < 2 ||
+	    folio_mapcount(folio) != folio_nr_pages(folio) ||
+	    folio_ref_count(folio) != folio_nr_pages(folio) + 1)
 		return false;
 	/* It may be queued to be split at any moment, and is so later if not now */
 	return data_race(list_empty(&folio->_deferred_list));

@@ -15,7 +15,7 @@ unsigned long __migrate_offload_batch(enum migrate_reason reason);
  * migrate_offload_batch() - how much to collect for one call of migrate_pages()
  * @reason: that the call will give
  *
- * Called in process context, without spinlocks.
+ * Context: A task's. Does not sleep.
  *
  * Return: so many base pages keep the active engine busy; 0 if there is none but the
  * CPU, or if it takes no calls of @reason now: then as many as without an engine.

@@ -20,23 +20,12 @@
 #include "calls.h"
 
 #define BATCH		"/proc/sys/vm/migrate_promote_batch"
-#define BALANCING	"/proc/sys/kernel/numa_balancing"
 #define DROP_CACHES	"/proc/sys/vm/drop_caches"
-#define TIERING		2
 #define NOTES		16
 #define PAGES		(4L * NOTES)
 #define FEW		5L
 /* A tick may come between any two lines of a test */
 #define ATTEMPTS	8
-
-/* Linux looks at a task's memory, and at what it has noted, as the task runs */
-static void run_for(double s)
-{
-	double begin = seconds(CLOCK_THREAD_CPUTIME_ID);
-
-	while (seconds(CLOCK_THREAD_CPUTIME_ID) - begin < s)
-		;
-}
 
 static void touch_again(const char *addr, long nr)
 {
@@ -53,21 +42,6 @@ static long pages_on(int node, const char *addr, long nr)
 static long told_of(void)
 {
 	return file_sum_after("/proc/thread-self/sched", "numa_pages_migrated");
-}
-
-/* Hide all that this task has on the slow node; false if Linux does not */
-static bool hide(long nr)
-{
-	long before = vmstat("numa_pte_updates");
-	double begin = seconds(CLOCK_MONOTONIC);
-
-	file_write_long(BALANCING, TIERING);
-	while (vmstat("numa_pte_updates") - before < nr) {
-		run_for(0.01);
-		if (seconds(CLOCK_MONOTONIC) - begin > 20)
-			return false;
-	}
-	return true;
 }
 
 /* Pages of the slow node, in no CPU's LRU cache, from where nothing moves */
@@ -87,7 +61,7 @@ static long pages_that_came(int node, const char *base, long nr)
 	long got;
 
 	do {
-		run_for(0.05);
+		cpu_run_for(0.05);
 		got = pages_on(node, base, nr);
 	} while (got < nr && seconds(CLOCK_MONOTONIC) - begin < 5);
 	return got;
@@ -119,7 +93,7 @@ FIXTURE_SETUP(promote)
 	file_write_long(BALANCING, 0);
 	ASSERT_EQ(0, file_write_long(BATCH, NOTES));
 	self->base = map_slow(self->slow);
-	if (!hide(PAGES))
+	if (!balancing_hide(PAGES))
 		SKIP(return, "NUMA balancing hides nothing: no node is slow");
 }
 
@@ -136,7 +110,7 @@ static void renew(struct __test_metadata *_metadata,
 	file_write_long(BALANCING, 0);
 	ASSERT_EQ(0, munmap(self->base, PAGES * PAGE));
 	self->base = map_slow(self->slow);
-	ASSERT_TRUE(hide(PAGES));
+	ASSERT_TRUE(balancing_hide(PAGES));
 }
 
 TEST_F(promote, what_is_touched_moves_and_is_counted)
@@ -187,7 +161,7 @@ TEST_F_TIMEOUT(promote, policy_of_the_moment_holds, 120)
 		ASSERT_EQ(0, syscall(SYS_mbind, self->base, PAGES * PAGE,
 				     MPOL_BIND, &mask, 64UL, 0));
 		stayed = pages_on(self->slow, self->base, FEW);
-		run_for(0.05);
+		cpu_run_for(0.05);
 		EXPECT_EQ(stayed, pages_on(self->slow, self->base, FEW));
 		renew(_metadata, self);
 	}
@@ -199,12 +173,12 @@ TEST_F_TIMEOUT(promote, memory_may_go_while_it_is_noted, 120)
 	for (int i = 0; i < ATTEMPTS; i++) {
 		touch_again(self->base, FEW);
 		ASSERT_EQ(0, madvise(self->base, FEW * PAGE, MADV_DONTNEED));
-		run_for(0.01);
+		cpu_run_for(0.01);
 		/* New, and whatever was moved, it was not into these */
 		ASSERT_EQ(0, words_nonzero(self->base, FEW * PAGE));
 		touch_again(self->base + FEW * PAGE, FEW);
 		ASSERT_EQ(0, munmap(self->base + FEW * PAGE, FEW * PAGE));
-		run_for(0.01);
+		cpu_run_for(0.01);
 		EXPECT_EQ(0, words_wrong(self->base, 2 * FEW * PAGE, (PAGES - 2 * FEW) * PAGE));
 		ASSERT_EQ(self->base + FEW * PAGE,
 			  mmap(self->base + FEW * PAGE, FEW * PAGE,
@@ -273,7 +247,7 @@ TEST_F(promote, pinned_page_stays)
 
 	ASSERT_TRUE(page_to_pipe(self->base, fd));
 	touch_again(self->base, PAGES);
-	run_for(0.05);
+	cpu_run_for(0.05);
 	EXPECT_EQ(self->slow, page_node(self->base));
 	EXPECT_EQ(0, words_wrong(self->base, 0, PAGES * PAGE));
 }

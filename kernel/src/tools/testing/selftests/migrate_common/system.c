@@ -118,7 +118,6 @@ bool debugfs_has(const char *path)
 	return !access(path, F_OK);
 }
 
-#define BALANCING	"/proc/sys/kernel/numa_balancing"
 #define SCAN		"/sys/kernel/debug/sched/numa_balancing/"
 
 const char *balancing_begin(void)
@@ -138,6 +137,29 @@ void balancing_end(void)
 	file_write(SCAN "scan_period_max_ms", "60000");
 	file_write(SCAN "scan_period_min_ms", "1000");
 	file_write(SCAN "scan_delay_ms", "1000");
+}
+
+void cpu_run_for(double s)
+{
+	double begin = seconds(CLOCK_THREAD_CPUTIME_ID);
+
+	while (seconds(CLOCK_THREAD_CPUTIME_ID) - begin < s)
+		;
+}
+
+bool balancing_hide(long nr)
+{
+	long before = vmstat("numa_pte_updates");
+	double begin = seconds(CLOCK_MONOTONIC);
+
+	/* NUMA_BALANCING_MEMORY_TIERING */
+	file_write(BALANCING, "2");
+	while (vmstat("numa_pte_updates") - before < nr) {
+		cpu_run_for(0.01);
+		if (seconds(CLOCK_MONOTONIC) - begin > 20)
+			return false;
+	}
+	return true;
 }
 
 int hwpoison(const char *file, unsigned long frame)

@@ -38,8 +38,16 @@ double seconds(clockid_t clock);
 bool debugfs_has(const char *path);
 
 /* NUMA balancing looks at all memory, often. NULL, or the unmet need. */
+#define BALANCING	"/proc/sys/kernel/numa_balancing"
 const char *balancing_begin(void);
 void balancing_end(void);
+/* Linux looks at a task's memory as the task runs: burn so many seconds of CPU */
+void cpu_run_for(double s);
+/*
+ * From now on slow memory that is touched is promoted: hide so many pages of it, which
+ * this task has; false if Linux does not. balancing_begin() was called.
+ */
+bool balancing_hide(long nr);
 
 /* Write a page frame to a file of debugfs's hwpoison: 0 or -errno */
 int hwpoison(const char *file, unsigned long frame);
