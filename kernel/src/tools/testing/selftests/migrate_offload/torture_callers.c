@@ -6,6 +6,7 @@
 #define _GNU_SOURCE
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "background.h"
@@ -72,6 +73,70 @@ static long wander(void)
 	return torture_mistake(wrong, "balancing: %ld words are wrong", wrong);
 }
 
+/* --- NUMA balancing, several folios at once --- */
+
+#define PROMOTE_BATCH	"/proc/sys/vm/migrate_promote_batch"
+
+static const char *begin_promotion(void)
+{
+	if (access(PROMOTE_BATCH, W_OK))
+		return "no vm.migrate_promote_batch";
+	file_write_long(PROMOTE_BATCH, 2 + rand() % 63);
+	return begin_balancing();
+}
+
+static void end_promotion(void)
+{
+	balancing_end();
+	file_write_long(PROMOTE_BATCH, 0);
+}
+
+/* What becomes of memory that the kernel has noted, and has yet to move */
+static long disturb(struct region *r)
+{
+	size_t at = rand() % (r->size / PAGE) * PAGE;
+	int status;
+	pid_t pid;
+
+	switch (rand() % 4) {
+	case 0:
+		madvise(r->addr + at, r->size - at, MADV_DONTNEED);
+		region_refill(r, at, r->size - at);
+		break;
+	case 1:
+		pid = fork();
+		if (!pid)
+			_exit(region_wrong_words(r) != 0);
+		if (pid < 0 || waitpid(pid, &status, 0) != pid)
+			break;
+		return torture_mistake(status != 0,
+				       "promotion: a child reads other bytes");
+	case 2:
+		/* It may be split, or mapped by PMDs no more */
+		mprotect(r->addr + at, PAGE, PROT_READ);
+		mprotect(r->addr + at, PAGE, PROT_READ | PROT_WRITE);
+		break;
+	}
+	return 0;
+}
+
+/* As wander(); the notes that there are at its end are for memory that has gone */
+static long wander_noted(void)
+{
+	const size_t folios[] = { PAGE, 16 * KIB, 64 * KIB, 256 * KIB };
+	struct region r;
+	long wrong = 0;
+
+	torture_create(&r, ANON, folios[rand() % 4], MIB, torture_nodes[0]);
+	for (int i = 0; i < 20; i++) {
+		node_run_on(torture_nodes[i / 10]);
+		wrong += region_wrong_words(&r);
+		wrong += disturb(&r);
+	}
+	region_destroy(&r);
+	return torture_mistake(wrong, "promotion: %ld words are wrong", wrong);
+}
+
 /* --- DAMON --- */
 
 #define BLOCKS	"/sys/devices/system/memory"
@@ -105,6 +170,8 @@ const struct torture_class torture_callers[] = {
 	  .pause_ms = 20 },
 	{ .name = "balancing", .begin = begin_balancing, .strike = wander,
 	  .struck = pages_balanced, .end = balancing_end, .pause_ms = 1 },
+	{ .name = "promotion", .begin = begin_promotion, .strike = wander_noted,
+	  .struck = pages_balanced, .end = end_promotion, .pause_ms = 1 },
 	{ .name = "damon", .begin = begin_damon, .struck = damon_moved,
 	  .end = damon_end },
 	{}
