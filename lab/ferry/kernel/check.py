@@ -24,7 +24,7 @@ _TYPE = re.compile(r":\d+: (?:ERROR|WARNING|CHECK):([A-Z0-9_]+): ")
 # ccache has gcc compile what is preprocessed already, where macros of Linux compare with themselves.
 _QUIET = "KCFLAGS=-Wno-tautological-compare"
 # sparse follows no lock that is taken or left under a condition, nor one that a function of Linux's
-# returns with (folio_lruvec_lock_irq): in these it finds an imbalance, and none is.
+# returns with (folio_walk_start, folio_lruvec_lock_irq): in these it finds an imbalance, and none is.
 _CONDITIONAL_LOCKS = re.compile(
     r"context imbalance in '(lru_run_lock|lru_run_unlock|queue_table|queue_one|promote_leave_table|promote_find)'"
 )
