@@ -23,6 +23,7 @@ SLOTS = {
     "slow": "descriptor-ns=50000000",
     "losing": "lose-irq-at=1",
     "blinking": "descriptor-ns=50000000,ones-at=2",
+    "silent": "descriptor-ns=20000",
 }
 GROUP = 80  # copies that are issued at once
 CASES = (
@@ -32,6 +33,7 @@ CASES = (
     "copy_without_length_fails_alone",
     "failed_copy_is_reported",
     "each_copy_of_a_group_has_its_own_result",
+    "last_is_told_behind_a_full_ring",
     "failed_copy_is_not_taken_again",
     "terminated_group_is_waited_for",
     "list_ends_once_when_all_is_copied",
@@ -48,6 +50,12 @@ CASES = (
 
 def _function(name: str) -> str:
     return f"0000:00:{profile.FIRST_SLOT + list(SLOTS).index(name):02x}.0"
+
+
+def _interrupts(name: str) -> str:
+    """Of a record in a script: how many interrupts the function has made."""
+    file = f"/sys/kernel/debug/dmaengine/{_function(name)}*/stats"
+    return f"{name}: \"$(awk '/Interrupts/ {{ print $NF }}' {file})\""
 
 
 def _server(*functions: str, name: str = "smp") -> machine.Machine:
@@ -67,8 +75,7 @@ def result(request: pytest.FixtureRequest) -> qemu.Result:
     script = (
         f"modprobe ptdma depth={depth} && modprobe ptdma_test {' '.join(names)} || fail 'cannot load them'\n"
         "output kunit </sys/kernel/debug/kunit/ptdma/results\n"
-        f"stats=$(echo /sys/kernel/debug/dmaengine/{_function('erring')}*/stats)\n"
-        f"record stats depth: {depth} interrupts: \"$(awk '/Interrupts/ {{ print $NF }}' $stats)\"\n"
+        f"record stats depth: {depth} {_interrupts('erring')} {_interrupts('silent')}\n"
     )
     job = qemu.Job(script, 180.0, kernel_args=("kunit.enable=1",))
     return qemu.run(kbuild.build(flavour), _server(*SLOTS.values()), job)
@@ -89,7 +96,13 @@ def test_error_is_named_by_its_code(result: qemu.Result) -> None:
 def test_group_shares_interrupts(result: qemu.Result) -> None:
     """After half a ring, for the error, for what is left: not one per copy (if it is not alone)."""
     stats = records.of(result.said, "stats")
-    assert 0 < stats["interrupts"] <= (GROUP if stats["depth"] == 1 else GROUP // 8)
+    assert 0 < stats["erring"] <= (GROUP if stats["depth"] == 1 else GROUP // 8)
+
+
+def test_only_who_asks_is_interrupted(result: qemu.Result) -> None:
+    """One for each full ring, so that the last copy gets one for itself."""
+    stats = records.of(result.said, "stats")
+    assert 0 < stats["silent"] <= (GROUP if stats["depth"] == 1 else 4)
 
 
 # What the model guesses of an engine, and what its registers cost.

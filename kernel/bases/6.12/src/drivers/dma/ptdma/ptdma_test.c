@@ -46,6 +46,10 @@ static char *blinking;
 module_param(blinking, charp, 0444);
 MODULE_PARM_DESC(blinking, "function that is as slow, and whose second read of INT_STATUS gives all ones (default: none)");
 
+static char *silent;
+module_param(silent, charp, 0444);
+MODULE_PARM_DESC(silent, "function without faults, whose interrupts are counted (default: none)");
+
 static char *sweeping;
 module_param(sweeping, charp, 0444);
 MODULE_PARM_DESC(sweeping, "function of whose copies each 81st fails (default: none)");
@@ -320,27 +324,34 @@ static void pt_test_page_callback(void *param,
 }
 
 /* A group of small copies, all of them issued at once; @empty has no length */
-static void pt_test_submit_group(struct kunit *test, struct pt_test *t,
-				 struct pt_test_page *pages, int empty)
+static void pt_test_submit_some(struct kunit *test, struct pt_test *t,
+				struct pt_test_page *pages, int from, int nr,
+				int empty, unsigned long flags)
 {
 	struct dma_async_tx_descriptor *tx;
 	size_t at;
 	int i;
 
-	for (i = 0; i < PT_TEST_GROUP; i++) {
+	for (i = from; i < from + nr; i++) {
 		at = i * SZ_512;
 		pages[i].t = t;
 		tx = dmaengine_prep_dma_memcpy(t->chan, t->dst_dma + at,
 					       t->src_dma + at,
 					       i == empty ? 0 : SZ_512,
-					       DMA_PREP_INTERRUPT |
-					       DMA_CTRL_ACK);
+					       flags | DMA_CTRL_ACK);
 		KUNIT_ASSERT_NOT_NULL(test, tx);
 		tx->callback_result = pt_test_page_callback;
 		tx->callback_param = &pages[i];
 		dmaengine_submit(tx);
 	}
 	dma_async_issue_pending(t->chan);
+}
+
+static void pt_test_submit_group(struct kunit *test, struct pt_test *t,
+				 struct pt_test_page *pages, int empty)
+{
+	pt_test_submit_some(test, t, pages, 0, PT_TEST_GROUP, empty,
+			    DMA_PREP_INTERRUPT);
 }
 
 /* Of a group that has ended: all was copied but @bad, if that is one of them */
@@ -377,6 +388,22 @@ static void pt_test_bad_group(struct kunit *test, struct pt_test *t, int empty)
 static void each_copy_of_a_group_has_its_own_result(struct kunit *test)
 {
 	pt_test_bad_group(test, pt_test_take(test, erring), -1);
+}
+
+/* Only the last asks for an interrupt, when there is no room in the ring */
+static void last_is_told_behind_a_full_ring(struct kunit *test)
+{
+	struct pt_test *t = pt_test_take(test, silent);
+	struct pt_test_page *pages;
+
+	pages = kunit_kcalloc(test, PT_TEST_GROUP, sizeof(*pages), GFP_KERNEL);
+	KUNIT_ASSERT_NOT_NULL(test, pages);
+	pt_test_submit_some(test, t, pages, 0, PT_TEST_GROUP - 1, -1, 0);
+	pt_test_submit_some(test, t, pages, PT_TEST_GROUP - 1, 1, -1,
+			    DMA_PREP_INTERRUPT);
+	KUNIT_ASSERT_TRUE(test, wait_for_completion_timeout(&t->done,
+							    PT_TEST_WAIT));
+	pt_test_check_group(test, t, pages, -1);
 }
 
 /* A real engine can be made to fail so, as its error 9 is "illegal length" */
@@ -716,6 +743,7 @@ static struct kunit_case pt_test_cases[] = {
 	KUNIT_CASE(copy_without_length_fails_alone),
 	KUNIT_CASE(failed_copy_is_reported),
 	KUNIT_CASE(each_copy_of_a_group_has_its_own_result),
+	KUNIT_CASE(last_is_told_behind_a_full_ring),
 	KUNIT_CASE_SLOW(error_is_told_wherever_it_strikes),
 	KUNIT_CASE(failed_copy_is_not_taken_again),
 	KUNIT_CASE(terminated_group_is_waited_for),
