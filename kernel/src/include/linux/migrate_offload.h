@@ -27,6 +27,9 @@ struct module;
  * @dst: where to; locked and of the same size, seen by nobody else
  * @stripe_bytes: cut the folio into parts of at least this many bytes; smaller
  *	folios may share a part of as many. A multiple of PAGE_SIZE
+ * @tell: with look(): who waits for the copy sleeps. The migrator is to wake it by
+ *	migrate_copy_told() when the last part that it was given has ended, and
+ *	has the engine interrupt for that. All others are looked for
  * @call: what begin_call() has returned
  * @node: for the migrator's own queue
  * @cursor: for the migrator: bytes handed to a worker so far; 0 at submit()
@@ -41,6 +44,7 @@ struct migrate_copy {
 	struct folio *src;
 	struct folio *dst;
 	size_t stripe_bytes;
+	bool tell;
 	void *call;
 	struct list_head node;
 	size_t cursor;
@@ -163,6 +167,19 @@ struct migrator {
 	bool (*help)(struct migrator *m, void *call);
 
 	/**
+	 * @look: optional; see what the engine has done, where it need not say so.
+	 *
+	 * Called in process context, again and again while the caller waits for
+	 * a chunk, and now and then before: it should be cheap where nothing has
+	 * ended. A migrator that has it need not be told by its engine of copies
+	 * without @migrate_copy.tell.
+	 *
+	 * Return: 1 if a part has ended, 0 if none has, or -errno if the engine
+	 * tells of all that is in flight by itself, so that looking is no use.
+	 */
+	int (*look)(struct migrator *m, void *call);
+
+	/**
 	 * @in_service: optional; is there anything to copy with?
 	 *
 	 * Called in a task's context, at least once per call of migrate_pages();
@@ -179,6 +196,7 @@ int migrate_offload_register(struct migrator *m);
 void migrate_offload_unregister(struct migrator *m);
 
 void migrate_copy_split(struct migrate_copy *copy, unsigned int nr_parts);
+void migrate_copy_told(struct migrate_copy *copy);
 void migrate_copy_done(struct migrate_copy *copy, int error);
 
 #endif /* _LINUX_MIGRATE_OFFLOAD_H */

@@ -32,6 +32,19 @@ void migrate_copy_split(struct migrate_copy *copy, unsigned int nr_parts)
 EXPORT_SYMBOL_GPL(migrate_copy_split);
 
 /**
+ * migrate_copy_told() - wake whoever waits for a copy with @migrate_copy.tell
+ * @copy: a copy whose last part has ended, or will not begin
+ *
+ * What was begun before it has ended too, or will soon: the waiter looks. Called
+ * once, before the migrate_copy_done() of that part.
+ */
+void migrate_copy_told(struct migrate_copy *copy)
+{
+	complete(&copy->chunk->told);
+}
+EXPORT_SYMBOL_GPL(migrate_copy_told);
+
+/**
  * migrate_copy_done() - report the fate of one part of a copy
  * @copy: a copy that submit() has taken
  * @error: 0 if every byte of the part is in place, or

@@ -141,6 +141,7 @@ struct migrate_stretch {
  * @unmoved: the first slot whose copy is still waited for
  * @m: who copies them: the migrator, or the CPU
  * @stats: of @m; they stay as long as its engine may have the chunk
+ * @tell: whoever waits is woken by @told; else it has to look
  * @lost_ns: how long the task did nothing but submit its copies and wait
  * @unfit_pages: base pages that nobody may copy early
  * @written: the copy of a mapped folio was void
@@ -152,6 +153,7 @@ struct migrate_stretch {
  * @nr_before: how many chunks @m had been given before
  * @nr_ended: how many @m had ended when @deadline was set
  * @pending: copies that the engine has not finished, and one for the submitter
+ * @told: the copy that was submitted last has ended, all but its last parts
  * @done: @pending has come to 0
  */
 struct migrate_chunk {
@@ -161,6 +163,7 @@ struct migrate_chunk {
 	struct migrate_slot *unmoved;
 	struct migrator *m;
 	struct migrator_stats *stats;
+	bool tell;
 	u64 lost_ns;
 	unsigned long unfit_pages;
 	bool written;
@@ -172,6 +175,7 @@ struct migrate_chunk {
 	long nr_before;
 	long nr_ended;
 	atomic_t pending;
+	struct completion told;
 	struct completion done;
 };
 

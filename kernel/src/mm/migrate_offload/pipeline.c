@@ -69,7 +69,7 @@ static void pipeline_flow(struct migrate_pipeline *p)
 		/* Make accessible what is ready, or will not be without us */
 		while (!pipeline_is_empty(p) &&
 		       (p->engine_idle ||
-			completion_done(&pipeline_chunk(p, p->head)->done)))
+			migrate_pipeline_is_done(p, pipeline_chunk(p, p->head))))
 			migrate_pipeline_remap_chunk(p);
 	}
 	if (p->state->may_choose && !p->turn.over)

@@ -17,6 +17,8 @@
 
 /* An engine that copies fewer in a second, 256 MiB, is not worth a wait */
 #define SLOWEST_PAGES	(SZ_256M >> PAGE_SHIFT)
+/* Who waits for longer sleeps, and is told by an interrupt from then on */
+#define LOOK_NS		(40 * NSEC_PER_USEC)
 /* After so many pages a task lets others run, if there are any */
 #define RESCHED_PAGES	32UL
 
@@ -33,6 +35,7 @@
  * @unmapped_pages: now
  * @busy_pages: dealt with since others could run
  * @turn: who copies now
+ * @waited_ns: for the last chunk that was finished
  * @start_ns: when the call began
  * @alone: so many of the next folios are unmapped one by one
  * @engine_idle: the engine copies nothing unless this task helps
@@ -68,6 +71,7 @@ struct migrate_pipeline {
 	unsigned long unmapped_pages;
 	unsigned long busy_pages;
 	struct migrate_turn turn;
+	u64 waited_ns;
 	u64 start_ns;
 	unsigned int alone;
 	bool engine_idle;
@@ -182,6 +186,8 @@ bool migrate_pipeline_take_stretch(struct migrate_pipeline *p);
 void migrate_pipeline_move_folio(struct migrate_pipeline *p,
 				 struct migrate_chunk *chunk,
 				 struct migrate_slot *slot);
+bool migrate_pipeline_is_done(struct migrate_pipeline *p,
+			      struct migrate_chunk *chunk);
 void migrate_pipeline_remap_chunk(struct migrate_pipeline *p);
 
 #endif /* _MM_MIGRATE_OFFLOAD_PIPELINE_H */

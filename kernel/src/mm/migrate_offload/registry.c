@@ -76,6 +76,7 @@ static void chunk_init(struct migrate_chunk *chunk, struct migrate_slot *slots,
 {
 	unsigned long i;
 
+	init_completion(&chunk->told);
 	init_completion(&chunk->done);
 	chunk->slots = slots;
 	for (i = 0; i < state->chunk_pages; i++)

@@ -23,6 +23,8 @@
 #define STEP_PAGES	64UL
 /* The longest wait for another worker's part without sleeping */
 #define SPIN_NS		(100 * NSEC_PER_USEC)
+/* The longest without sleeping for copies that are not told of */
+#define MOST_LOOK_NS	(2 * NSEC_PER_MSEC)
 
 static void pipeline_count_moved(struct migrate_pipeline *p,
 				 struct migrate_chunk *chunk,
@@ -301,6 +303,38 @@ static void pipeline_help_chunk(struct migrate_pipeline *p,
 		cpu_relax();
 }
 
+/* The engine need not say so: it is looked at, unless that is no use now */
+bool migrate_pipeline_is_done(struct migrate_pipeline *p,
+			      struct migrate_chunk *chunk)
+{
+	struct migrator *m = chunk->m;
+
+	while (!completion_done(&chunk->done))
+		if (!m->look || m->look(m, p->data) <= 0)
+			return completion_done(&chunk->done);
+	return true;
+}
+
+/*
+ * Nothing has ended by now. A chunk that tells is slept for, once: then the rest of it
+ * has ended or will soon. A timer may sleep for a tick, so others are spun for, but
+ * for those of an engine that is far too slow.
+ */
+static void pipeline_rest(struct migrate_chunk *chunk, u64 *spin_until)
+{
+	if (chunk->tell) {
+		/* An interrupt may get lost */
+		wait_for_completion_timeout(&chunk->told, 2);
+		chunk->tell = false;
+		*spin_until = local_clock() + MOST_LOOK_NS;
+	} else if (local_clock() < *spin_until) {
+		cpu_relax();
+		cond_resched();
+	} else {
+		schedule_timeout_uninterruptible(1);
+	}
+}
+
 /*
  * An engine that many calls use has much to do before it comes to a chunk. It is
  * not stuck as long as it ends something that it was given before that chunk; what
@@ -320,6 +354,38 @@ static bool pipeline_move_deadline(struct migrate_pipeline *p,
 	return true;
 }
 
+static bool pipeline_is_stuck(struct migrate_pipeline *p,
+			      struct migrate_chunk *chunk)
+{
+	return time_after_eq(jiffies, chunk->deadline) &&
+	       !pipeline_move_deadline(p, chunk);
+}
+
+/*
+ * Look at the engine until it is done with the chunk, or stuck, or tells of what is
+ * left. Return: how long this task mapped folios meanwhile.
+ */
+static u64 pipeline_look_chunk(struct migrate_pipeline *p,
+			       struct migrate_chunk *chunk)
+{
+	u64 spin_until = local_clock() + MOST_LOOK_NS, busy_ns = 0, start_ns;
+	int found;
+
+	while (!completion_done(&chunk->done)) {
+		found = chunk->m->look(chunk->m, p->data);
+		if (found < 0 || (!found && pipeline_is_stuck(p, chunk)))
+			break;
+		if (!found) {
+			pipeline_rest(chunk, &spin_until);
+			continue;
+		}
+		start_ns = ktime_get_ns();
+		pipeline_remap_ended(p, chunk);
+		busy_ns += ktime_get_ns() - start_ns;
+	}
+	return busy_ns;
+}
+
 /* Return: false if the engine is stuck before it is done with the chunk */
 static bool pipeline_wait_chunk(struct migrate_pipeline *p,
 				struct migrate_chunk *chunk)
@@ -332,11 +398,14 @@ static bool pipeline_wait_chunk(struct migrate_pipeline *p,
 	if (!completion_done(&chunk->done))
 		pipeline_remap_ended(p, chunk);
 	start_ns = ktime_get_ns();
+	if (chunk->m->look)
+		start_ns += pipeline_look_chunk(p, chunk);
 	do {
 		left = chunk->deadline - jiffies;
 		left = wait_for_completion_timeout(&chunk->done, max(left, 1L));
 	} while (!left && pipeline_move_deadline(p, chunk));
-	chunk->lost_ns += ktime_get_ns() - start_ns;
+	p->waited_ns = ktime_get_ns() - start_ns;
+	chunk->lost_ns += p->waited_ns;
 	return left;
 }
 

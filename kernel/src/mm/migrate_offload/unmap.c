@@ -189,6 +189,7 @@ static int pipeline_submit_chunk(struct migrate_pipeline *p, u64 start_ns)
 	struct migrate_chunk *chunk = pipeline_chunk(p, p->next);
 	struct migrate_slot *slot, *end = chunk->slots + chunk->nr_folios;
 	struct migrator *m = p->turn.m;
+	bool tell = m->look && p->waited_ns > LOOK_NS;
 	int nr_refused = 0;
 
 	chunk->m = m;
@@ -197,11 +198,14 @@ static int pipeline_submit_chunk(struct migrate_pipeline *p, u64 start_ns)
 	chunk->nr_before = atomic_long_fetch_inc(&m->stats->nr_submitted);
 	chunk->unfit_pages = 0;
 	atomic_set(&chunk->pending, chunk->nr_folios + 1);
+	reinit_completion(&chunk->told);
 	reinit_completion(&chunk->done);
 	for (slot = chunk->slots; slot < end; slot++) {
+		slot->copy.tell = tell && slot == end - 1;
 		slot->submitted = pipeline_submit_folio(p, m, &slot->copy);
 		nr_refused += !slot->submitted;
 	}
+	chunk->tell = tell && end[-1].submitted;
 	p->engine_idle = !m->flush(m, p->data);
 	chunk->lost_ns = ktime_get_ns() - start_ns;
 	migrate_pipeline_set_deadline(p, chunk);

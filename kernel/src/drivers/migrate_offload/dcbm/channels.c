@@ -46,6 +46,7 @@ static struct dcbm_chan *dcbm_new_channel(struct dma_chan *chan)
 	c->dev = get_device(dmaengine_get_dma_device(chan));
 	strscpy(c->name, dma_chan_name(chan));
 	c->node = node;
+	c->polled = chan->device->status_completes;
 	c->state = DCBM_LIVE;
 	spin_lock_init(&c->submit_lock);
 	spin_lock_init(&c->lock);
@@ -588,6 +589,61 @@ void dcbm_poll(struct dcbm_chan *c)
 	if (c->chan)
 		dma_async_is_tx_complete(c->chan, c->chan->cookie, NULL, NULL);
 	spin_unlock_bh(&c->submit_lock);
+}
+
+/* Of those that can be looked at, the channel whose oldest part is the oldest */
+static struct dcbm_chan *dcbm_oldest(void)
+{
+	struct dcbm_chan *c, *found = NULL;
+	u64 age, oldest = U64_MAX;
+
+	list_for_each_entry(c, &dcbm_chans, link) {
+		age = READ_ONCE(c->oldest);
+		if (c->polled && age && age < oldest) {
+			oldest = age;
+			found = c;
+		}
+	}
+	return found;
+}
+
+/* Return: true if its oldest part has ended */
+static bool dcbm_look_at(struct dcbm_chan *c)
+{
+	u64 oldest = READ_ONCE(c->oldest);
+
+	dcbm_poll(c);
+	return READ_ONCE(c->oldest) != oldest;
+}
+
+/**
+ * dcbm_look - see what the channels have done
+ *
+ * What has waited for longest is likely to end first, and engines work in order:
+ * so one access to one device's registers is enough, as a rule. If that channel
+ * does not move the others are looked at as well, now and then.
+ *
+ * Return: as &migrator.look.
+ */
+int dcbm_look(void)
+{
+	struct dcbm_chan *c = dcbm_oldest();
+	bool found = false;
+
+	if (!c)
+		return -ENOENT;
+	if (dcbm_look_at(c)) {
+		WRITE_ONCE(c->misses, 0);
+		return 1;
+	}
+	WRITE_ONCE(c->misses, READ_ONCE(c->misses) + 1);
+	if (READ_ONCE(c->misses) < DCBM_MISSES)
+		return 0;
+	WRITE_ONCE(c->misses, 0);
+	list_for_each_entry(c, &dcbm_chans, link)
+		if (c->polled && READ_ONCE(c->oldest))
+			found |= dcbm_look_at(c);
+	return found;
 }
 
 int dcbm_channels_show(struct seq_file *m, void *unused)

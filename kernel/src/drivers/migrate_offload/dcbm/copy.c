@@ -23,6 +23,7 @@
 #include <linux/highmem.h>
 #include <linux/jiffies.h>
 #include <linux/module.h>
+#include <linux/sched/clock.h>
 #include <linux/workqueue.h>
 
 #include "dcbm.h"
@@ -222,12 +223,23 @@ static bool dcbm_count(struct dcbm_chan *c, bool copied)
 	return true;
 }
 
+/* Who waits for one of its copies wakes, while these are there */
+static void dcbm_tell(struct dcbm_part *part, unsigned int nr)
+{
+	unsigned int i;
+
+	for (i = 0; part->tell && i < nr; i++)
+		if (part->copies[i]->tell)
+			migrate_copy_told(part->copies[i]);
+}
+
 /* The part is done with, and so is what it was of its copies */
 static void dcbm_part_done(struct dcbm_part *part, unsigned int nr, int error)
 {
 	struct migrate_copy *copy = part->copies[0];
 	unsigned int i;
 
+	dcbm_tell(part, nr);
 	if (nr == 1) {
 		dcbm_free(part);
 		migrate_copy_done(copy, error);
@@ -241,6 +253,15 @@ static void dcbm_part_done(struct dcbm_part *part, unsigned int nr, int error)
 	}
 	if (!dcbm_is_active())
 		queue_work(dcbm_wq, &dcbm_late_work);
+}
+
+/* Called with the channel's lock held */
+static void dcbm_note_oldest(struct dcbm_chan *c)
+{
+	struct dcbm_part *oldest;
+
+	oldest = list_first_entry_or_null(&c->busy, struct dcbm_part, node);
+	WRITE_ONCE(c->oldest, oldest ? oldest->age : 0);
 }
 
 /* The channel is done with the part: the one place where parts in flight end */
@@ -259,6 +280,7 @@ static void dcbm_end(struct dcbm_part *part, int error)
 	    !list_is_last(&part->node, &c->busy))
 		list_next_entry(part, node)->since = jiffies;
 	list_del(&part->node);
+	dcbm_note_oldest(c);
 	retired = dcbm_count(c, !error);
 	spin_unlock_irqrestore(&c->lock, flags);
 
@@ -302,7 +324,8 @@ static void dcbm_callback(void *param, const struct dmaengine_result *result)
 /* Called with the channel's submit_lock held */
 static struct dma_async_tx_descriptor *dcbm_prepare(struct dcbm_part *part)
 {
-	unsigned long flags = DMA_PREP_INTERRUPT | DMA_CTRL_ACK;
+	bool told = part->tell || !part->chan->polled;
+	unsigned long flags = DMA_CTRL_ACK | (told ? DMA_PREP_INTERRUPT : 0);
 	struct dcbm_part *owner = part->owner;
 	size_t offset = (part->src - owner->src) << PAGE_SHIFT;
 	struct dma_chan *chan = part->chan->chan;
@@ -343,8 +366,11 @@ static bool dcbm_start_locked(struct dcbm_part *part)
 		return false;
 	spin_lock_irqsave(&c->lock, flags);
 	part->since = jiffies;
+	/* Never 0 */
+	part->age = local_clock() + 1;
 	idle = list_empty(&c->busy) || part->probe;
 	list_add_tail(&part->node, part->probe ? &c->lost : &c->busy);
+	dcbm_note_oldest(c);
 	c->submitted++;
 	spin_unlock_irqrestore(&c->lock, flags);
 
@@ -380,6 +406,7 @@ void dcbm_fill(struct dcbm_part *part, struct migrate_copy *copy, size_t start,
 	part->len = len;
 	part->limit = dcbm_run_bytes(copy);
 	part->probe = false;
+	part->tell = copy->tell;
 	part->owner = NULL;
 }
 
@@ -406,6 +433,7 @@ static unsigned int dcbm_reserve(struct migrate_copy *copy,
 		size_t end = dcbm_part_start(size, nr, i);
 
 		dcbm_fill(part, copy, start, end - start);
+		part->tell &= i == nr;
 	}
 	return nr;
 }
@@ -477,6 +505,8 @@ static int dcbm_submit_large(struct migrate_copy *copy)
 	if (!nr)
 		return atomic_read(&dcbm_nr_live) ? -EBUSY : -ENODEV;
 	/* The CPU will copy the whole folio: send no more of it */
+	if (left && copy->tell)
+		migrate_copy_told(copy);
 	while (left--)
 		migrate_copy_done(copy, -EBUSY);
 	dcbm_arm_watchdog();
@@ -529,6 +559,7 @@ static unsigned int dcbm_lose(struct dcbm_chan *c, struct migrate_copy **copies)
 		dcbm_keep_folios(part);
 		__module_get(THIS_MODULE);
 		list_move_tail(&part->node, &c->lost);
+		dcbm_note_oldest(c);
 	}
 	spin_unlock_irq(&c->lock);
 	return nr;
@@ -625,6 +656,7 @@ void dcbm_probe(struct dcbm_chan *c)
 	part->dst = folio_pfn(dst);
 	part->len = PAGE_SIZE;
 	part->probe = true;
+	part->tell = true;
 	if (dcbm_map_one(part))
 		goto free;
 	__module_get(THIS_MODULE);

@@ -32,6 +32,9 @@
 
 #define DCBM_MAX_CHANNELS	256
 
+/* So often a channel may have ended nothing before the others are looked at */
+#define DCBM_MISSES	64
+
 #define DCBM_RUN_BYTES	SZ_128K
 #define DCBM_RUN_FOLIOS	DIV_ROUND_UP(DCBM_RUN_BYTES, PAGE_SIZE)
 
@@ -77,6 +80,8 @@ struct dcbm_scatter {
  * @limit: how many there may be at most, if it is of whole folios
  * @scatter: the folios, if they do not adjoin each other; else NULL
  * @probe: it is a test copy (dcbm_probe()), for which no migration waits
+ * @tell: somebody sleeps until it ends; else it may be looked for
+ * @age: when it was submitted, by the local clock
  * @error: how a lost part has ended
  * @since: when it was submitted or became the oldest in flight, in jiffies
  * @owner: the part whose mapping this one uses: itself, or one before it
@@ -97,6 +102,8 @@ struct dcbm_part {
 	size_t limit;
 	struct dcbm_scatter *scatter;
 	bool probe;
+	bool tell;
+	u64 age;
 	int error;
 	unsigned long since;
 
@@ -123,6 +130,7 @@ enum dcbm_state {
  * @dev: whose DMA addresses the channel takes
  * @name: of the channel
  * @node: memory node of the device
+ * @polled: its driver ends what the engine has done if it is asked for a status
  * @submit_lock: held while a descriptor is prepared and submitted. Drivers
  *	may call back with their own lock held, so callbacks never take it
  * @unissued: something was submitted since the last issue; by @submit_lock
@@ -133,6 +141,8 @@ enum dcbm_state {
  * @busy: parts in flight, in order of submission
  * @lost: parts in flight that nobody waits for any more
  * @scatters: tables that no part has
+ * @oldest: when the first of @busy was submitted, or 0; read without @lock
+ * @misses: how often nothing was found in a row as it was looked at
  * @in_flight: parts in use
  * @errors_in_row: since the last success
  * @stuck: how many times it was
@@ -151,6 +161,7 @@ struct dcbm_chan {
 	struct device *dev;
 	char name[32];
 	int node;
+	bool polled;
 
 	spinlock_t submit_lock;	/* descriptors are submitted one by one */
 	bool unissued;
@@ -162,6 +173,8 @@ struct dcbm_chan {
 	struct list_head busy;
 	struct list_head lost;
 	struct list_head scatters;
+	u64 oldest;
+	unsigned int misses;
 	unsigned int in_flight;
 	unsigned int errors_in_row;
 	unsigned int stuck;
@@ -212,6 +225,7 @@ void dcbm_probed(struct dcbm_chan *c, bool good);
 void dcbm_ring_locked(struct dcbm_chan *c);
 void dcbm_ring(struct dcbm_chan *c);
 void dcbm_poll(struct dcbm_chan *c);
+int dcbm_look(void);
 void dcbm_renew(struct dcbm_chan *c);
 int dcbm_channels_show(struct seq_file *m, void *unused);
 

@@ -512,6 +512,49 @@ static void driver_is_asked_with_softirqs_off(struct kunit *test)
 	KUNIT_EXPECT_FALSE(test, e->softirqs_on);
 }
 
+/* Take the channels from dcbm again, whatever the test has found */
+static void forget_channel(void *c)
+{
+	list_del(&((struct dcbm_chan *)c)->link);
+}
+
+static struct dcbm_chan *busy_channel(struct kunit *test, struct dcbm_engine *e,
+				      u64 oldest)
+{
+	struct dcbm_chan *c = get_channel(test, e);
+
+	e->device.device_tx_status = note_softirqs;
+	c->in_flight = 1;
+	c->polled = true;
+	c->oldest = oldest;
+	list_add_tail(&c->link, &dcbm_chans);
+	KUNIT_ASSERT_EQ(test, 0, kunit_add_action_or_reset(test, forget_channel, c));
+	return c;
+}
+
+static void oldest_is_looked_at_first(struct kunit *test)
+{
+	struct dcbm_engine *young = get_engine(test), *old = get_engine(test);
+	struct dcbm_engine *other = get_engine(test);
+	unsigned int i;
+
+	if (!list_empty(&dcbm_chans))
+		kunit_skip(test, "dcbm is in use");
+	KUNIT_EXPECT_LT(test, dcbm_look(), 0);
+	busy_channel(test, other, 1)->polled = false;
+	KUNIT_EXPECT_LT(test, dcbm_look(), 0);
+	busy_channel(test, young, 3);
+	busy_channel(test, old, 2);
+	for (i = 1; i < DCBM_MISSES; i++)
+		KUNIT_EXPECT_EQ(test, 0, dcbm_look());
+	KUNIT_EXPECT_TRUE(test, old->asked);
+	KUNIT_EXPECT_FALSE(test, young->asked);
+	/* It may be stuck */
+	KUNIT_EXPECT_EQ(test, 0, dcbm_look());
+	KUNIT_EXPECT_TRUE(test, young->asked);
+	KUNIT_EXPECT_FALSE(test, other->asked);
+}
+
 /* Those that are idle when dcbm is left are taken anew in any case */
 static void failed_channel_that_was_kept_is_tried_again(struct kunit *test)
 {
@@ -549,6 +592,7 @@ static struct kunit_case dcbm_cases[] = {
 	KUNIT_CASE(channels_of_slave_controllers_are_not_used),
 	KUNIT_CASE(device_without_driver_or_known_bus_is_not_used),
 	KUNIT_CASE(driver_is_asked_with_softirqs_off),
+	KUNIT_CASE(oldest_is_looked_at_first),
 	KUNIT_CASE(failed_channel_that_was_kept_is_tried_again),
 	{ }
 };

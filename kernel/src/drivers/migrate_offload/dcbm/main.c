@@ -183,6 +183,11 @@ static bool dcbm_flush(struct migrator *m, void *call)
 	return true;
 }
 
+static int dcbm_look_at_channels(struct migrator *m, void *call)
+{
+	return dcbm_look();
+}
+
 static struct migrator dcbm_migrator = {
 	.name = "dcbm",
 	.owner = THIS_MODULE,
@@ -192,6 +197,7 @@ static struct migrator dcbm_migrator = {
 	.limits = dcbm_limits,
 	.submit = dcbm_submit,
 	.flush = dcbm_flush,
+	.look = dcbm_look_at_channels,
 };
 
 /* --- module --- */

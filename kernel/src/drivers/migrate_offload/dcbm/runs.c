@@ -106,6 +106,7 @@ bool dcbm_append(struct dcbm_part *part, struct migrate_copy *copy)
 			return false;
 	}
 	part->len += size;
+	part->tell |= copy->tell;
 	part->copies[part->nr_copies++] = copy;
 	return true;
 }

@@ -2,6 +2,7 @@
 /*
  * The tests' engine: it copies, fails, stalls or completes out of order on command.
  */
+#include <linux/delay.h>
 #include <linux/list.h>
 #include <linux/migrate.h>
 #include <linux/mm.h>
@@ -134,6 +135,7 @@ static void engine_count(struct engine *e, struct migrate_copy *copy)
 {
 	if (!e->nr_submitted++)
 		e->src0 = copy->src;
+	e->nr_tell += copy->tell;
 	set_bit(copy->src->index, e->given);
 	atomic_inc(&e->nr_inflight);
 	e->max_inflight = max_t(unsigned int, e->max_inflight,
@@ -183,6 +185,7 @@ static int engine_submit(struct migrator *m, struct migrate_copy *copy)
 	case FAULT_CREEP:
 	case FAULT_FULL:
 	case FAULT_IDLE:
+	case FAULT_QUIET:
 		engine_push(e, copy);
 		break;
 	case FAULT_HALF_SLOW:
@@ -258,6 +261,26 @@ static bool engine_help(struct migrator *m, void *call)
 	return copy;
 }
 
+static int engine_look(struct migrator *m, void *call)
+{
+	struct engine *e = container_of(m, struct engine, m);
+	struct migrate_copy *copy;
+
+	if (e->fault != FAULT_QUIET)
+		return -ENOENT;
+	/* Not at once, so that it is worth a sleep */
+	if (++e->nr_looks % 2)
+		return 0;
+	mdelay(1);
+	copy = engine_pop(e);
+	if (!copy)
+		return 0;
+	if (copy->tell)
+		migrate_copy_told(copy);
+	engine_copy(e, copy);
+	return 1;
+}
+
 static int engine_start(struct migrator *m)
 {
 	struct engine *e = container_of(m, struct engine, m);
@@ -294,6 +317,7 @@ void migrate_kunit_engine_init(struct engine *e)
 		.submit = engine_submit,
 		.flush = engine_flush,
 		.help = engine_help,
+		.look = engine_look,
 		.start = engine_start,
 		.stop = engine_stop,
 		.in_service = engine_in_service,

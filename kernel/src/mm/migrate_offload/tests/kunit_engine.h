@@ -30,6 +30,7 @@ enum fault {
 	FAULT_SLOW,		/* copy 50 ms after flush() */
 	FAULT_CREEP,		/* the same with one copy only, the oldest */
 	FAULT_IDLE,		/* copy only in help() */
+	FAULT_QUIET,		/* say nothing: copy one at each look() */
 	FAULT_BUSY,		/* refuse */
 	FAULT_FULL,		/* as slow, with room for ENGINE_ROOM folios */
 	FAULT_IO,		/* scribble over the destination, then fail */
@@ -56,6 +57,8 @@ struct engine {
 	unsigned int nr_stuck;
 	unsigned int nr_submitted;
 	unsigned int nr_flushed;
+	unsigned int nr_tell;
+	unsigned int nr_looks;
 	atomic_t nr_inflight;
 	unsigned int max_inflight;
 	bool saw_refused;

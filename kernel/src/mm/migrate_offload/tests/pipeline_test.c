@@ -45,6 +45,18 @@ static void out_of_order_completion_is_right(struct kunit *test)
 	migrate_kunit_expect_all_moved(test);
 }
 
+/* From the second chunk on that was waited for, the last copy of each wakes who waits */
+static void engine_that_says_nothing_is_looked_at(struct kunit *test)
+{
+	struct fixture *fx = test->priv;
+
+	migrate_kunit_prepare(test, FAULT_QUIET);
+	migrate_kunit_expect_all_moved(test);
+	KUNIT_EXPECT_EQ(test, fx->engine.nr_submitted, NR_FOLIOS);
+	KUNIT_EXPECT_GT(test, fx->engine.nr_tell, 0);
+	KUNIT_EXPECT_LT(test, fx->engine.nr_tell, fx->engine.nr_flushed);
+}
+
 /* The ring has room for 12 pages, so that it is not the ring that bounds */
 static void window_is_never_exceeded(struct kunit *test)
 {
@@ -484,6 +496,7 @@ static void locked_rmap_is_not_waited_for(struct kunit *test)
 static struct kunit_case migrate_offload_pipeline_cases[] = {
 	KUNIT_CASE(engine_copies_every_folio),
 	KUNIT_CASE(out_of_order_completion_is_right),
+	KUNIT_CASE(engine_that_says_nothing_is_looked_at),
 	KUNIT_CASE(window_is_never_exceeded),
 	KUNIT_CASE(chosen_chunk_is_not_cut),
 	KUNIT_CASE(no_more_is_unmapped_than_fits_the_target),
