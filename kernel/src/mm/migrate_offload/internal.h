@@ -223,12 +223,13 @@ struct migrate_window {
  * @depth: what deep and shallow stretches take, by order of the folio
  * @flush_pages: as the last call has learnt it: how many base pages should be
  *	unmapped for one TLB flush
+ * @waited_ns: how long the task waited for the last chunk of all calls
  * @lost_window: a window was retired, since an engine still uses it
  * @lock: of @free
  * @free: windows that no task uses
  *
  * Immutable but for @lost_window, which is only ever set, @costs, @depth,
- * @flush_pages, and the free list. A new setting makes a new state.
+ * @flush_pages, @waited_ns, and the free list. A new setting makes a new state.
  */
 struct migrate_offload_state {
 	struct migrator *m;
@@ -245,6 +246,7 @@ struct migrate_offload_state {
 	struct migrate_cost costs[2][NR_PAGE_ORDERS];
 	struct migrate_depth depth[NR_PAGE_ORDERS];
 	unsigned long flush_pages;
+	u64 waited_ns;
 	bool lost_window;
 	spinlock_t lock;	/* of free */
 	struct list_head free;

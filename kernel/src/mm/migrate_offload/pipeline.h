@@ -35,7 +35,6 @@
  * @unmapped_pages: now
  * @busy_pages: dealt with since others could run
  * @turn: who copies now
- * @waited_ns: for the last chunk that was finished
  * @start_ns: when the call began
  * @alone: so many of the next folios are unmapped one by one
  * @engine_idle: the engine copies nothing unless this task helps
@@ -71,7 +70,6 @@ struct migrate_pipeline {
 	unsigned long unmapped_pages;
 	unsigned long busy_pages;
 	struct migrate_turn turn;
-	u64 waited_ns;
 	u64 start_ns;
 	unsigned int alone;
 	bool engine_idle;

@@ -390,7 +390,7 @@ static u64 pipeline_look_chunk(struct migrate_pipeline *p,
 static bool pipeline_wait_chunk(struct migrate_pipeline *p,
 				struct migrate_chunk *chunk)
 {
-	u64 start_ns;
+	u64 start_ns, waited_ns;
 	long left;
 
 	if (chunk->m->help)
@@ -404,8 +404,10 @@ static bool pipeline_wait_chunk(struct migrate_pipeline *p,
 		left = chunk->deadline - jiffies;
 		left = wait_for_completion_timeout(&chunk->done, max(left, 1L));
 	} while (!left && pipeline_move_deadline(p, chunk));
-	p->waited_ns = ktime_get_ns() - start_ns;
-	chunk->lost_ns += p->waited_ns;
+	waited_ns = ktime_get_ns() - start_ns;
+	/* The next one is likely to take as long, be it of another call */
+	WRITE_ONCE(p->state->waited_ns, waited_ns);
+	chunk->lost_ns += waited_ns;
 	return left;
 }
 

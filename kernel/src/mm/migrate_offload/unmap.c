@@ -189,7 +189,7 @@ static int pipeline_submit_chunk(struct migrate_pipeline *p, u64 start_ns)
 	struct migrate_chunk *chunk = pipeline_chunk(p, p->next);
 	struct migrate_slot *slot, *end = chunk->slots + chunk->nr_folios;
 	struct migrator *m = p->turn.m;
-	bool tell = m->look && p->waited_ns > LOOK_NS;
+	bool tell = m->look && READ_ONCE(p->state->waited_ns) > LOOK_NS;
 	int nr_refused = 0;
 
 	chunk->m = m;

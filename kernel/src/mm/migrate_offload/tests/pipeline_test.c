@@ -57,6 +57,22 @@ static void engine_that_says_nothing_is_looked_at(struct kunit *test)
 	KUNIT_EXPECT_LT(test, fx->engine.nr_tell, fx->engine.nr_flushed);
 }
 
+static void next_call_is_told_if_this_one_has_waited(struct kunit *test)
+{
+	struct migrate_offload_settings s = migrate_kunit_small();
+	struct fixture *fx = test->priv;
+
+	migrate_kunit_prepare(test, FAULT_QUIET);
+	s.chunk_pages = NR_FOLIOS;
+	s.window_pages = NR_FOLIOS;
+	KUNIT_ASSERT_EQ(test, 0, migrate_kunit_apply(s));
+	migrate_kunit_expect_all_moved(test);
+	KUNIT_EXPECT_EQ(test, fx->engine.nr_tell, 0);
+	migrate_kunit_isolate(test);
+	migrate_kunit_expect_all_moved(test);
+	KUNIT_EXPECT_EQ(test, fx->engine.nr_tell, 1);
+}
+
 /* The ring has room for 12 pages, so that it is not the ring that bounds */
 static void window_is_never_exceeded(struct kunit *test)
 {
@@ -497,6 +513,7 @@ static struct kunit_case migrate_offload_pipeline_cases[] = {
 	KUNIT_CASE(engine_copies_every_folio),
 	KUNIT_CASE(out_of_order_completion_is_right),
 	KUNIT_CASE(engine_that_says_nothing_is_looked_at),
+	KUNIT_CASE(next_call_is_told_if_this_one_has_waited),
 	KUNIT_CASE(window_is_never_exceeded),
 	KUNIT_CASE(chosen_chunk_is_not_cut),
 	KUNIT_CASE(no_more_is_unmapped_than_fits_the_target),
