@@ -11,7 +11,8 @@ from ferry import packages, paths, proc
 from ferry.errors import FerryError
 from ferry.kernel import tree
 
-PACKAGES = ("bash-completion", "debhelper", "dpkg-dev", "fakeroot", "gcc", "libc6-dev", "libnuma-dev", "make")
+# dpkg-buildpackage wants build-essential whatever is in the sources.
+PACKAGES = ("bash-completion", "build-essential", "debhelper", "fakeroot", "libnuma-dev")
 # What is made, and is made anew.
 MADE = (
     *("migbench", "migbench-sanitize", "*.o", "__pycache__", ".gitignore"),

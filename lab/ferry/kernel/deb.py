@@ -21,7 +21,7 @@ from ferry.errors import FerryError, UsageError
 from ferry.kernel import config, kbuild, series, sign, tree
 from ferry.progress import note
 
-PACKAGES = (*kbuild.PACKAGES, "dpkg-dev", "debhelper", "rsync", "cpio", "fakeroot")
+PACKAGES = (*kbuild.PACKAGES, "build-essential", "debhelper", "rsync", "cpio", "fakeroot")
 # What --config may say instead of a file: the kernels that Debian ships, the second for virtual machines.
 DEBIAN, CLOUD = "debian", "debian-cloud"
 DEBIAN_PACKAGE = "linux-config-6.12"
