@@ -26,7 +26,8 @@ _QUIET = "KCFLAGS=-Wno-tautological-compare"
 # sparse follows no lock that is taken or left under a condition, nor one that a function of Linux's
 # returns with (folio_walk_start, folio_lruvec_lock_irq): in these it finds an imbalance, and none is.
 _CONDITIONAL_LOCKS = re.compile(
-    r"context imbalance in '(lru_run_lock|lru_run_unlock|queue_table|queue_one|promote_leave_table|promote_find)'"
+    r"context imbalance in "
+    r"'(lru_run_lock|lru_run_unlock|queue_table|queue_one|promote_leave_table|promote_find)'"
 )
 
 
