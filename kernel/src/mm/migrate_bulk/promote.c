@@ -68,6 +68,7 @@ struct migrate_note {
  * @target: where all of them are to be
  * @nr: how many
  * @nr_pages: of all of them
+ * @order: of the largest folio
  * @notes: the faults
  *
  * Only the task itself changes it, but for @work, which its ticks queue, too.
@@ -78,6 +79,7 @@ struct migrate_promotions {
 	int target;
 	unsigned int nr;
 	unsigned int nr_pages;
+	unsigned int order;
 	struct migrate_note notes[MIGRATE_NOTES];
 };
 
@@ -178,21 +180,22 @@ static void promote_claim(struct vm_area_struct *vma, pte_t pte,
 	}
 }
 
-/* Say in which order the addresses rise: those of one page table are neighbours then */
-static void promote_sort(const struct migrate_promotions *p, u64 *order)
+/* Say in which turn the addresses rise: those of one page table are neighbours then */
+static void promote_sort(const struct migrate_promotions *p,
+			 unsigned long *turns)
 {
 	unsigned int i, k;
 
 	BUILD_BUG_ON(MIGRATE_NOTES > PAGE_SIZE);
 	for (i = 0; i < p->nr; i++) {
-		u64 key = (p->notes[i].addr & PAGE_MASK) | i;
+		unsigned long key = (p->notes[i].addr & PAGE_MASK) | i;
 
-		for (k = i; k && order[k - 1] > key; k--)
-			order[k] = order[k - 1];
-		order[k] = key;
+		for (k = i; k && turns[k - 1] > key; k--)
+			turns[k] = turns[k - 1];
+		turns[k] = key;
 	}
 	for (i = 0; i < p->nr; i++)
-		order[i] &= ~PAGE_MASK;
+		turns[i] &= ~PAGE_MASK;
 }
 
 /* Return: false if somebody changes the address space at this moment */
@@ -202,15 +205,15 @@ static bool promote_isolate(struct migrate_promotions *p,
 	struct migrate_claims claims = { };
 	struct vm_area_struct *vma = NULL;
 	struct promote_table table = { };
-	u64 order[MIGRATE_NOTES];
+	unsigned long turns[MIGRATE_NOTES];
 	bool allowed = false;
 	unsigned int i;
 
 	if (!mmap_read_trylock(p->mm))
 		return false;
-	promote_sort(p, order);
+	promote_sort(p, turns);
 	for (i = 0; i < p->nr; i++) {
-		struct migrate_note *note = &p->notes[order[i]];
+		struct migrate_note *note = &p->notes[turns[i]];
 
 		if (!vma || note->addr < vma->vm_start ||
 		    note->addr >= vma->vm_end) {
@@ -244,7 +247,8 @@ static void promote_move(struct migrate_promotions *p, struct list_head *list)
 
 	if (list_empty(list))
 		return;
-	if (migrate_misplaced_room(NODE_DATA(p->target), p->nr_pages, 0))
+	if (migrate_misplaced_room(NODE_DATA(p->target), p->nr_pages,
+				   p->order))
 		migrate_pages_stocked(list, alloc_migration_target, &mtc,
 				      MIGRATE_ASYNC, MR_NUMA_MISPLACED, NULL);
 	/* What is left has not moved */
@@ -346,6 +350,7 @@ static struct migrate_promotions *promote_get(struct mm_struct *mm, int target)
 		p->mm = mm;
 		p->target = target;
 		p->nr_pages = 0;
+		p->order = 0;
 	}
 	return p->target == target && p->nr < MIGRATE_NOTES ? p : NULL;
 }
@@ -388,6 +393,7 @@ bool __migrate_promote_later(struct vm_fault *vmf, struct folio *folio,
 		.nr_pages = folio_nr_pages(folio),
 	};
 	p->nr_pages += folio_nr_pages(folio);
+	p->order = max(p->order, folio_order(folio));
 	WRITE_ONCE(p->nr, p->nr + 1);
 	if (promote_is_full(p))
 		promote_queue(p);
