@@ -23,6 +23,8 @@
 #define STEP_PAGES	64UL
 /* The longest wait for another worker's part without sleeping */
 #define SPIN_NS		(100 * NSEC_PER_USEC)
+/* How many parts of other calls this one ends before it does something else */
+#define MOST_LOOKS	64
 /* The longest without sleeping for copies that are not told of */
 #define MOST_LOOK_NS	(2 * NSEC_PER_MSEC)
 
@@ -303,16 +305,20 @@ static void pipeline_help_chunk(struct migrate_pipeline *p,
 		cpu_relax();
 }
 
-/* The engine need not say so: it is looked at, unless that is no use now */
+/*
+ * The engine need not say so: it is looked at, unless that is no use now. What it ends
+ * may be of other calls, without an end: so this does not look for ever.
+ */
 bool migrate_pipeline_is_done(struct migrate_pipeline *p,
 			      struct migrate_chunk *chunk)
 {
 	struct migrator *m = chunk->m;
+	unsigned int looks = MOST_LOOKS;
 
-	while (!completion_done(&chunk->done))
+	while (!completion_done(&chunk->done) && looks--)
 		if (!m->look || m->look(m, p->data) <= 0)
-			return completion_done(&chunk->done);
-	return true;
+			break;
+	return completion_done(&chunk->done);
 }
 
 /*
@@ -373,7 +379,8 @@ static u64 pipeline_look_chunk(struct migrate_pipeline *p,
 
 	while (!completion_done(&chunk->done)) {
 		found = chunk->m->look(chunk->m, p->data);
-		if (found < 0 || (!found && pipeline_is_stuck(p, chunk)))
+		/* Also if something was found: it may be of other calls */
+		if (found < 0 || pipeline_is_stuck(p, chunk))
 			break;
 		if (!found) {
 			pipeline_rest(chunk, &spin_until);
@@ -382,6 +389,7 @@ static u64 pipeline_look_chunk(struct migrate_pipeline *p,
 		start_ns = ktime_get_ns();
 		pipeline_remap_ended(p, chunk);
 		busy_ns += ktime_get_ns() - start_ns;
+		cond_resched();
 	}
 	return busy_ns;
 }

@@ -186,6 +186,7 @@ static int engine_submit(struct migrator *m, struct migrate_copy *copy)
 	case FAULT_FULL:
 	case FAULT_IDLE:
 	case FAULT_QUIET:
+	case FAULT_OTHERS:
 		engine_push(e, copy);
 		break;
 	case FAULT_HALF_SLOW:
@@ -266,6 +267,8 @@ static int engine_look(struct migrator *m, void *call)
 	struct engine *e = container_of(m, struct engine, m);
 	struct migrate_copy *copy;
 
+	if (e->fault == FAULT_OTHERS)
+		return time_before(jiffies, e->others_until);
 	if (e->fault != FAULT_QUIET)
 		return -ENOENT;
 	/* Not at once, so that it is worth a sleep */

@@ -31,6 +31,7 @@ enum fault {
 	FAULT_CREEP,		/* the same with one copy only, the oldest */
 	FAULT_IDLE,		/* copy only in help() */
 	FAULT_QUIET,		/* say nothing: copy one at each look() */
+	FAULT_OTHERS,		/* at each look() end a copy of others, until @others_until */
 	FAULT_BUSY,		/* refuse */
 	FAULT_FULL,		/* as slow, with room for ENGINE_ROOM folios */
 	FAULT_IO,		/* scribble over the destination, then fail */
@@ -59,6 +60,7 @@ struct engine {
 	unsigned int nr_flushed;
 	unsigned int nr_tell;
 	unsigned int nr_looks;
+	unsigned long others_until;	/* in jiffies */
 	atomic_t nr_inflight;
 	unsigned int max_inflight;
 	bool saw_refused;

@@ -89,6 +89,23 @@ static void engine_that_never_ends_is_abandoned(struct kunit *test)
 			ENGINE_FINE + window + NR_FOLIOS);
 }
 
+/* Whoever waits for it ends copies of other calls, and those do not end */
+static void engine_that_ends_only_others_is_abandoned(struct kunit *test)
+{
+	struct fixture *fx = test->priv;
+	struct engine *e = &fx->engine;
+
+	migrate_kunit_prepare(test, FAULT_OTHERS);
+	KUNIT_ASSERT_EQ(test, set(deadline_ms, DEADLINE_MS), 0);
+	e->others_until = jiffies + msecs_to_jiffies(20 * DEADLINE_MS);
+	KUNIT_ASSERT_TRUE(test, migrate_kunit_ended_in_time(fx, migrate_kunit_in_thread(test)));
+	KUNIT_EXPECT_TRUE(test, time_before(jiffies, e->others_until));
+	KUNIT_EXPECT_GT(test, nr_overdue(fx), 0);
+	KUNIT_EXPECT_EQ(test, migrate_kunit_nr_moved(fx), NR_FOLIOS - nr_overdue(fx));
+	end_late(fx);
+	KUNIT_EXPECT_EQ(test, migrate_kunit_nr_intact(fx), NR_FOLIOS);
+}
+
 /* What it has copied is used; what it has not stays where it was */
 static void engine_that_is_late_with_some_loses_those(struct kunit *test)
 {
@@ -224,6 +241,7 @@ static void stuck_part_outweighs_other_errors(struct kunit *test)
 
 static struct kunit_case migrate_offload_overdue_cases[] = {
 	KUNIT_CASE(engine_that_never_ends_is_abandoned),
+	KUNIT_CASE(engine_that_ends_only_others_is_abandoned),
 	KUNIT_CASE(engine_that_is_late_with_some_loses_those),
 	KUNIT_CASE(engine_that_has_much_to_do_is_not_stuck),
 	KUNIT_CASE(page_of_1g_has_more_time),
