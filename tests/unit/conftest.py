@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from ferry import paths
+from ferry.kernel import tree
 from ferry.kernel.base import Base
 from ferry.kernel.tree import Places
 
@@ -73,8 +74,9 @@ def digest_of(path: Path) -> str:
 
 
 @pytest.fixture
-def places(tmp_path: Path) -> Places:
-    """A kernel folder with one patch and one file of its own."""
+def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Places:
+    """A kernel folder with one patch and one file of its own, for a tree that needs no room."""
+    monkeypatch.setattr(tree, "ROOM", 0)
     kernel = tmp_path / "kernel"
     base = kernel / "bases/6.12"
     (base / "patches").mkdir(parents=True)

@@ -105,6 +105,15 @@ def test_an_interrupted_unpacking_is_not_trusted(linux: Base, places: Places) ->
     assert not half.exists()
 
 
+def test_a_full_disk_is_said_before_anything_is_unpacked(
+    linux: Base, places: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tree, "ROOM", 1 << 60)
+    with pytest.raises(FerryError, match=r"the kernels need 1\d+ GB in .*, where [\d.]+ GB are free: "):
+        tree.assemble(linux, places)
+    assert not list(places.build.glob("linux*"))
+
+
 @pytest.mark.parametrize("name", ["linux-vanilla.new", "linux-am"])
 def test_an_interrupted_checkout_is_not_trusted(linux: Base, places: Places, name: str) -> None:
     """git locks a worktree while it makes it; killed then, it stays locked."""

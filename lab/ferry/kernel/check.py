@@ -42,7 +42,7 @@ def checkpatch(table: series.Table) -> None:
     complaints, clean = [], []
     with tempfile.TemporaryDirectory() as scratch:
         written = series.export(table, Path(scratch) / "series", tree.HERE)
-        root = series.checkout(tree.HERE)
+        root = tree.HERE.tree
         for one in table.series:
             said = {}
             for patch in written[one.name][1:]:

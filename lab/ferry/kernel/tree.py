@@ -29,6 +29,7 @@ from ferry.progress import Step, note
 
 APPLIED = "ferry"  # the branch in build/linux
 BASE = "base"  # the tag of the first commit
+ROOM = 6 << 30  # bytes for a base's sources, their repository, and what is built of them for all tests
 _STATE = Path(".git/ferry-state.json")
 _ORIGINAL = re.compile(r"^index ([0-9a-f]+)\.\.", re.MULTILINE)
 _FAILED_AT = re.compile(r"error: (?:patch failed: )?(\S+?)(?::\d+$|: )", re.MULTILINE)
@@ -191,6 +192,7 @@ def _ensure_base(linux: base.Base, places: Places) -> None:
 
 def _unpack(linux: base.Base, places: Places) -> None:
     """Replace build/linux by the pristine source as one commit; all or nothing."""
+    _require_room(places)
     scratch = places.build / "linux.new"
     shutil.rmtree(scratch, ignore_errors=True)
     scratch.mkdir(parents=True)
@@ -199,7 +201,7 @@ def _unpack(linux: base.Base, places: Places) -> None:
     proc.run(["tar", *unxz, "-xf", linux.tarball, "-C", scratch], title=f"unpack {linux.package}")
     with Step("make it a git repository"):
         git(scratch, "init", "-q", "-b", APPLIED)
-        for key, value in (("core.compression", "0"), ("core.fsync", "none"), ("gc.auto", "0")):
+        for key, value in (("core.compression", "1"), ("core.fsync", "none"), ("gc.auto", "0")):
             git(scratch, "config", key, value)
         git(scratch, "add", "--all", "--force")
         git(scratch, "commit", "-q", "-m", f"{linux.package} {linux.version}")
@@ -209,6 +211,16 @@ def _unpack(linux: base.Base, places: Places) -> None:
     for old in (places.vanilla, places.tree):
         shutil.rmtree(old, ignore_errors=True)
     scratch.replace(places.tree)
+
+
+def _require_room(places: Places) -> None:
+    """Raise FerryError where the disk would be full before the kernels of this base are built."""
+    free = shutil.disk_usage(places.build).free
+    if free < ROOM:
+        raise FerryError(
+            f"the kernels need {ROOM >> 30} GB in {places.build}, where {free / (1 << 30):.1f} GB are free: "
+            "make room there, or link it to a larger disk"
+        )
 
 
 def _keep_originals(places: Places, new: Path) -> None:
