@@ -40,7 +40,9 @@ def test_rates_of_zen3_are_what_a_fit_finds() -> None:
     Not the descriptor's time: what is not the engine's has since become less for 4K.
     """
     dma, result = profile.load("zen3").dma, Kept().load("table-v5-throughput")
-    assert {key: result["provenance"][key] for key in asdict(dma)} == asdict(dma), "measured with it"
+    # A write costs what a read does in what is older than its price.
+    measured = {"write_percent": 100} | result["provenance"]
+    assert {key: measured[key] for key in asdict(dma)} == asdict(dma), "measured with it"
     ns = {
         (cell["engine"], cell.get("channels", 0)): (2 << 20) / cell["gbps"]
         for cell in result["cells"]
@@ -54,7 +56,3 @@ def test_rates_of_zen3_are_what_a_fit_finds() -> None:
         for factor in (0.95, 1.05):
             changed = round(getattr(dma, name) * factor)
             assert loss(dma) < loss(replace(dma, **{name: changed})), (name, changed)
-
-
-def test_cxl_has_the_engine_of_zen3() -> None:
-    assert profile.load("cxl").dma == profile.load("zen3").dma

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
 """Profiles of emulated servers: what is wrong with one is named by its key."""
 
+import dataclasses
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,7 @@ path_mb_s = 3400
 total_mb_s = 18700
 descriptor_ns = 3000
 register_ns = 0
+write_percent = 100
 interrupt_ns = 0
 small_bytes = 0
 small_percent = 100
@@ -70,6 +72,7 @@ def test_neighbours_share_a_path(tmp_path: Path) -> None:
         ("nodes = 2", "nodes = 1", "machine.nodes must be"),
         ("cpu_nodes = 1", "cpu_nodes = 2", "machine.cpu_nodes must be at most"),
         ("cpus = 1", "cpus = 1\nslow_nodes = 1", "machine.slow_nodes must be true or false"),
+        ("cpus = 1", 'cpus = 1\niommu = "eager"', "one.toml, 'eager': choose from off, lazy, strict"),
         ("cpus = 1", "cpus = 1\nspeed = 1", "machine.speed is not known"),
         ("[dma]", "[engine]", "'dma' is missing"),
         ("[dma]", "[more]\n[dma]", "'more' is missing, unknown"),
@@ -86,17 +89,45 @@ def test_what_is_wrong_is_named(tmp_path: Path, old: str, new: str, named: str) 
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("name", profile.names())
+def test_one_like_another_says_what_differs(tmp_path: Path) -> None:
+    like = _load(tmp_path, GOOD)
+    (tmp_path / "two.toml").write_text(
+        'summary = "dear"\nlike = "one"\n[machine]\niommu = "lazy"\n[dma]\nregister_ns = 9\n'
+    )
+    two = profile.load("two", tmp_path)
+    assert (two.name, two.summary, two.dma) == ("two", "dear", dataclasses.replace(like.dma, register_ns=9))
+    assert two.computer == dataclasses.replace(like.varied("iommu", "lazy").computer, name="two")
+
+
+@pytest.mark.parametrize(
+    ("like", "named"),
+    [
+        ("two", "no profile for 'like' in .*/two.toml: 'two': choose from one, three"),
+        ("none", "no profile for 'like' in .*/two.toml: 'none': choose from one, three"),
+        ("three", "three.toml: 'like' is missing, unknown"),
+    ],
+)
+def test_one_is_like_another_that_is_like_none(tmp_path: Path, like: str, named: str) -> None:
+    (tmp_path / "three.toml").write_text(f'like = "one"\n{GOOD}')
+    (tmp_path / "two.toml").write_text(f'like = "{like}"\n')
+    _load(tmp_path, GOOD)
+    with pytest.raises(UsageError, match=named):
+        profile.load("two", tmp_path)
+
+
+@pytest.mark.parametrize("name", sorted({*profile.names()} - {"zen3-likely"}))
 def test_what_nobody_has_posted_is_off(name: str) -> None:
-    dma = profile.load(name).dma
-    assert (dma.register_ns, dma.interrupt_ns, dma.small_percent) == (0, 0, 100)
+    server = profile.load(name)
+    dma = server.dma
+    assert (dma.register_ns, dma.write_percent, dma.interrupt_ns, dma.small_percent) == (0, 100, 0, 100)
+    assert not server.computer.iommu
 
 
 def test_one_thing_is_varied(tmp_path: Path) -> None:
     server = _load(tmp_path, GOOD)
     one = server.varied("register_ns", 300)
     assert one.varied("register_ns", 0) == server
-    assert "register-ns=300,interrupt-ns=0," in one.dma.qemu_args()[-1]
+    assert "register-ns=300,write-percent=100,interrupt-ns=0," in one.dma.qemu_args()[-1]
     assert server.varied("iommu", "off") == server
     strict = server.varied("iommu", "strict").computer
     assert strict.iommu

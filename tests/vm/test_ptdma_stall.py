@@ -62,6 +62,9 @@ def test_an_access_costs_what_it_is_said_to(guest: Path, tmp_path: Path) -> None
         found = _run(guest, tmp_path, register_ns=cost)
         assert found["reads"] - free["reads"] == ACCESSES * cost
         assert found["writes"] - free["writes"] == ACCESSES * cost
+    posted = _run(guest, tmp_path, register_ns=700, write_percent=15)
+    assert posted["reads"] - free["reads"] == ACCESSES * 700
+    assert posted["writes"] - free["writes"] == ACCESSES * 105
 
 
 def test_an_engine_goes_on_while_a_cpu_waits(guest: Path, tmp_path: Path) -> None:

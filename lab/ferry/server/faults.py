@@ -23,7 +23,7 @@ U32, U64 = range(1 << 32), range(1 << 64)
 VALUES: dict[str, range | tuple[str, ...]] = {
     "bandwidth": U64,
     **dict.fromkeys(("descriptor-ns", "register-ns", "interrupt-ns", "small-bytes"), U32),
-    "small-percent": range(101),
+    **dict.fromkeys(("write-percent", "small-percent"), range(101)),
     **dict.fromkeys(("error-at", "error-every"), U32),
     "error-code": range(1, 64),
     **dict.fromkeys(("stall-at", "lose-irq-at", "ones-at"), U32),

@@ -30,6 +30,7 @@ _DMA = {
     "total_mb_s": (1, 1_000_000),
     "descriptor_ns": (0, 1_000_000),
     "register_ns": (0, 1_000_000),
+    "write_percent": (0, 100),
     "interrupt_ns": (0, 1_000_000),
     "small_bytes": (0, 1 << 30),
     "small_percent": (1, 100),
@@ -56,7 +57,7 @@ def functions(*properties: str, slot: int = FIRST_SLOT) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Dma:
-    """A server's engine. MB is 10^6 bytes; all in virtual time. The last four are off by default."""
+    """A server's engine. MB is 10^6 bytes; all in virtual time. The last five are off by default."""
 
     channels: int
     channels_per_path: int
@@ -64,7 +65,8 @@ class Dma:
     path_mb_s: int
     total_mb_s: int
     descriptor_ns: int
-    register_ns: int = 0  # that an access to a register costs the CPU
+    register_ns: int = 0  # that a read of a register costs the CPU
+    write_percent: int = 100  # a write, of that
     interrupt_ns: int = 0  # that an interrupt costs it, beyond its handler
     small_bytes: int = 0  # copies of less have small_percent of the rate
     small_percent: int = 100
@@ -76,7 +78,8 @@ class Dma:
             limit = f"bandwidth={self.path_mb_s}000000"
             args += ["-device", f"copy-fabric,id=path{path},parent=memory,{limit}"]
         own = f"bandwidth={self.channel_mb_s}000000,descriptor-ns={self.descriptor_ns}"
-        own += f",register-ns={self.register_ns},interrupt-ns={self.interrupt_ns}"
+        own += f",register-ns={self.register_ns},write-percent={self.write_percent}"
+        own += f",interrupt-ns={self.interrupt_ns}"
         own += f",small-bytes={self.small_bytes},small-percent={self.small_percent}"
         each = (f"fabric=path{i // self.channels_per_path},{own}" for i in range(self.channels))
         return (*args, *functions(*each))
@@ -132,24 +135,40 @@ def load(name: str, folder: Path = FOLDER) -> Profile:
     """Read and check a profile; raises UsageError naming the key that is wrong."""
     choose("profile", [name], names(folder))
     path = folder / f"{name}.toml"
-    try:
-        table = tomllib.loads(path.read_text())
-    except tomllib.TOMLDecodeError as err:
-        raise UsageError(f"{path}: {err}") from err
-    shape = {"summary": str, "machine": dict, "dma": dict}
-    for key in [*shape, *table]:
-        if key not in shape or not isinstance(table.get(key), shape[key]):
-            raise UsageError(f"{path}: '{key}' is missing, unknown, or not what it should be")
+    table = _read(path)
     where = dict(table["machine"])
-    slow = where.pop("slow_nodes", False)
+    slow, iommu = where.pop("slow_nodes", False), where.pop("iommu", "off")
     if not isinstance(slow, bool):
         raise UsageError(f"{path}: machine.slow_nodes must be true or false")
+    choose(f"machine.iommu in {path},", [str(iommu)], IOMMU)
     _check(path, "machine", where, _MACHINE)
     _check(path, "dma", table["dma"], _DMA)
     if where["cpu_nodes"] > min(where["nodes"], where["cpus"]):
         raise UsageError(f"{path}: machine.cpu_nodes must be at most machine.nodes and machine.cpus")
     computer = machine.Machine(name, icount=True, slow_nodes=slow, **where)
-    return Profile(name, table["summary"], computer, Dma(**table["dma"]))
+    return Profile(name, table["summary"], computer, Dma(**table["dma"])).varied("iommu", iommu)
+
+
+def _read(path: Path, may_be_like: bool = True) -> dict[str, Any]:
+    """A profile's parts. What one does not say that is like another, which is like none, that one says."""
+    try:
+        table = tomllib.loads(path.read_text())
+    except tomllib.TOMLDecodeError as err:
+        raise UsageError(f"{path}: {err}") from err
+    shape = {"summary": str, "machine": dict, "dma": dict}
+    if may_be_like and "like" in table:
+        name = table.pop("like")
+        choose(
+            f"profile for 'like' in {path}:",
+            [str(name)],
+            [each for each in names(path.parent) if each != path.stem],
+        )
+        other = _read(path.with_name(f"{name}.toml"), may_be_like=False)
+        table = other | table | {key: other[key] | table.get(key, {}) for key in ("machine", "dma")}
+    for key in [*shape, *table]:
+        if key not in shape or not isinstance(table.get(key), shape[key]):
+            raise UsageError(f"{path}: '{key}' is missing, unknown, or not what it should be")
+    return table
 
 
 def _check(path: Path, part: str, found: dict[str, Any], ranges: dict[str, tuple[int, int]]) -> None:

@@ -280,15 +280,25 @@ void copy_channel_message(CopyChannel *c, PCIDevice *pci, unsigned vector)
     }
 }
 
-void copy_channel_stall(CopyChannel *c, bool handler_begins)
+static void copy_channel_stall(CopyChannel *c, int64_t ns, bool handler_begins)
 {
-    int64_t ns = c->register_ns;
-
     if (c->irq_unpaid && handler_begins) {
         c->irq_unpaid = false;
         ns += c->interrupt_ns;
     }
     icount_stall(ns);
+}
+
+void copy_channel_stall_read(CopyChannel *c, bool handler_begins)
+{
+    copy_channel_stall(c, c->register_ns, handler_begins);
+}
+
+void copy_channel_stall_write(CopyChannel *c, bool handler_begins)
+{
+    int64_t ns = c->register_ns * (int64_t)c->write_percent / 100;
+
+    copy_channel_stall(c, ns, handler_begins);
 }
 
 uint32_t copy_channel_config_read(CopyChannel *c, PCIDevice *pci, uint32_t at,
@@ -382,6 +392,7 @@ void copy_channel_init(CopyChannel *c, Object *obj, const CopyChannelOps *ops)
         { "small-bytes", &c->small_bytes },
         { "small-percent", &c->small_percent },
         { "register-ns", &c->register_ns },
+        { "write-percent", &c->write_percent },
         { "interrupt-ns", &c->interrupt_ns },
         { "error-at", &c->error_at },
         { "error-every", &c->error_every },
@@ -392,6 +403,7 @@ void copy_channel_init(CopyChannel *c, Object *obj, const CopyChannelOps *ops)
 
     c->ops = ops;
     c->first = c;
+    c->write_percent = 100;
     object_property_add_uint64_ptr(obj, "bandwidth", &c->bandwidth,
                                    OBJ_PROP_FLAG_READWRITE);
     for (i = 0; i < ARRAY_SIZE(numbers); i++) {

@@ -97,6 +97,7 @@ struct CopyChannel {
 
     /* Properties: what the guest's CPU waits for */
     uint32_t register_ns;
+    uint32_t write_percent; /* of register_ns; a write may be posted */
     uint32_t interrupt_ns;
     bool irq_unpaid;        /* the CPU has yet to wait for a message */
 
@@ -155,7 +156,8 @@ void copy_delay_drop(CopyChannel *c, CopyDelay *d);
  * A CPU waits for its access. What an interrupt costs it is added where its
  * handler begins: there is no other way to learn what came of a message.
  */
-void copy_channel_stall(CopyChannel *c, bool handler_begins);
+void copy_channel_stall_read(CopyChannel *c, bool handler_begins);
+void copy_channel_stall_write(CopyChannel *c, bool handler_begins);
 
 /* Returns: whether it has come to 0 */
 bool copy_channel_countdown(uint32_t *countdown);

@@ -163,7 +163,7 @@ static uint64_t dsa_read(void *opaque, hwaddr at, unsigned size)
     DSAState *s = opaque;
     CopyChannel *c = dsa_channel(s);
 
-    copy_channel_stall(c, ranges_overlap(at, size, A_INTCAUSE, 4));
+    copy_channel_stall_read(c, ranges_overlap(at, size, A_INTCAUSE, 4));
     return c->gone ? UINT64_MAX : ldn_le_p(s->regs + at, size);
 }
 
@@ -190,7 +190,7 @@ static void dsa_write(void *opaque, hwaddr at, uint64_t value, unsigned size)
     uint32_t bits;
     unsigned i;
 
-    copy_channel_stall(dsa_channel(s), false);
+    copy_channel_stall_write(dsa_channel(s), false);
     if (dsa_channel(s)->gone) {
         return;
     }
@@ -227,7 +227,7 @@ static uint64_t dsa_portal_read(void *opaque, hwaddr at, unsigned size)
 {
     DSAState *s = opaque;
 
-    copy_channel_stall(dsa_channel(s), false);
+    copy_channel_stall_read(dsa_channel(s), false);
     return UINT64_MAX;
 }
 
@@ -257,7 +257,7 @@ static void dsa_portal_write(void *opaque, hwaddr at, uint64_t value,
         return;
     }
     s->nr_gathered = 0;
-    copy_channel_stall(dsa_channel(s), true);
+    copy_channel_stall_write(dsa_channel(s), true);
     if (!dsa_channel(s)->gone && s->status != DSA_HALTED) {
         dsa_submit(s, at / (DSA_PORTALS_SIZE / DSA_QUEUES), s->gathered);
         copy_channel_settle(dsa_channel(s));

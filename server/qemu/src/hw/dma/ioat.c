@@ -361,7 +361,7 @@ static uint64_t ioat_read(void *opaque, hwaddr at, unsigned size)
     IOATState *s = opaque;
 
     /* The driver's handler of MSI-X reads nothing: its tasklet re-arms */
-    copy_channel_stall(&s->channel, false);
+    copy_channel_stall_read(&s->channel, false);
     return s->channel.gone ? UINT64_MAX : ldn_le_p(s->regs + at, size);
 }
 
@@ -381,7 +381,8 @@ static void ioat_write(void *opaque, hwaddr at, uint64_t value, unsigned size)
     IOATState *s = opaque;
     uint32_t bits;
 
-    copy_channel_stall(&s->channel, ranges_overlap(at, size, A_CHANCTRL, 1));
+    copy_channel_stall_write(&s->channel,
+                             ranges_overlap(at, size, A_CHANCTRL, 1));
     if (s->channel.gone) {
         return;
     }

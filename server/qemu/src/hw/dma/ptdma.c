@@ -317,8 +317,8 @@ static uint64_t ptdma_read(void *opaque, hwaddr at, unsigned size)
     RegisterInfoArray *block = opaque;
     PTDMAState *s = PTDMA(block->r[0]->opaque);
 
-    copy_channel_stall(&s->channel,
-                       block == s->blocks[1] && at == A_INT_STATUS);
+    copy_channel_stall_read(&s->channel,
+                            block == s->blocks[1] && at == A_INT_STATUS);
     if (s->channel.gone ||
         (block == s->blocks[1] && at == A_INT_STATUS &&
          copy_channel_countdown(&s->ones_at))) {
@@ -332,7 +332,7 @@ static void ptdma_write(void *opaque, hwaddr at, uint64_t value, unsigned size)
     RegisterInfoArray *block = opaque;
     PTDMAState *s = PTDMA(block->r[0]->opaque);
 
-    copy_channel_stall(&s->channel, false);
+    copy_channel_stall_write(&s->channel, false);
     if (!s->channel.gone) {
         register_write_memory(opaque, at, value, size);
     }
