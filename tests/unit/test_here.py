@@ -45,11 +45,11 @@ def test_what_has_no_engine_is_not_called_vanilla() -> None:
 @pytest.mark.parametrize("name", experiments.TABLES)
 def test_here_has_the_sizes_and_repetitions_of_the_source(name: str) -> None:
     table = experiments.get(name)
-    cells, emulated = (table.cells(table.known, Scale(here=here)) for here in (True, False))
+    cells, emulated = (table.cells(table.posted_figures, Scale(here=here)) for here in (True, False))
     assert max(each.bytes for each in cells) >= 1 << 30
     assert {each.runs for each in cells} == {10}
     assert len(cells) >= len(emulated)
-    assert all(each.runs == 3 for each in table.cells(table.known, Scale(quick=True, here=True)))
+    assert all(cell.runs == 3 for cell in table.cells(table.posted_figures, Scale(quick=True, here=True)))
 
 
 def test_kernel_without_ferry_is_said_at_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

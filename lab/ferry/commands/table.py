@@ -139,7 +139,9 @@ def _about(table: experiments.Table, server: profile.Profile, args: argparse.Nam
         else server.name + (experiments.ONE_BY_ONE if args.one_by_one else ""),
         "quick": args.quick,
         "states": args.states,
-        "source": {key: table.known[key] for key in ("title", "author", "link", "machine") if table.source},
+        "source": {
+            key: table.posted_figures[key] for key in ("title", "author", "link", "machine") if table.source
+        },
     }
 
 
@@ -147,7 +149,7 @@ def _measure(
     table: experiments.Table, server: profile.Profile, args: argparse.Namespace, store: Store | None
 ) -> dict[str, Any]:
     scale = experiments.Scale(quick=args.quick, here=args.here)
-    cells = table.cells(table.known, scale)
+    cells = table.cells(table.posted_figures, scale)
     if args.here:
         (measured, missing), origin = here.measure(cells), provenance.of_here()
     else:

@@ -45,32 +45,32 @@ class Running:
 
 def running(folder: Path | None = None) -> list[Running]:
     """The emulated servers that run now, of this checkout. One that was killed has left its socket only."""
-    found = []
+    servers = []
     for path in sorted((folder or paths.BUILD).glob(f"{qemu.FOLDER_PREFIX}*/{qemu.CONTROL}")):
         try:
             with socket.socket(socket.AF_UNIX) as test:
                 test.connect(str(path))
         except OSError:
             continue
-        found.append(Running(path.parent.name.removeprefix(qemu.FOLDER_PREFIX), path))
-    return found
+        servers.append(Running(path.parent.name.removeprefix(qemu.FOLDER_PREFIX), path))
+    return servers
 
 
-def choose(found: list[Running], name: str | None) -> Running:
+def choose(servers: list[Running], name: str | None) -> Running:
     """The one that is meant. Raises FerryError if there is none, UsageError if there are several."""
-    if not found:
+    if not servers:
         raise FerryError("no emulated server runs: start one with ./ferry vm --profile zen3")
-    there = {vm.name: vm for vm in found}
-    if name is None and len(found) > 1:
-        raise UsageError(f"{len(found)} emulated servers run: say with --vm which of {', '.join(there)}")
-    if name is not None and name not in there:
-        raise UsageError(f"no VM '{name}': those that run are {', '.join(there)}")
-    return there[name] if name is not None else found[0]
+    by_name = {vm.name: vm for vm in servers}
+    if name is None and len(servers) > 1:
+        raise UsageError(f"{len(servers)} emulated servers run: say with --vm which of {', '.join(by_name)}")
+    if name is not None and name not in by_name:
+        raise UsageError(f"no VM '{name}': those that run are {', '.join(by_name)}")
+    return by_name[name] if name is not None else servers[0]
 
 
 def parse(words: list[str]) -> dict[str, Value]:
     """NAME=VALUE words. Raises UsageError for a property that is unknown, or a value out of its range."""
-    found: dict[str, Value] = {}
+    values: dict[str, Value] = {}
     for word in words:
         name, equals, text = word.partition("=")
         if name not in NAMES or not equals:
@@ -79,12 +79,12 @@ def parse(words: list[str]) -> dict[str, Value]:
         if not isinstance(allowed, range):
             if text not in allowed:
                 raise UsageError(f"{word}: must be {' or '.join(allowed)}")
-            found[name] = {"true": True, "false": False}.get(text, text)
+            values[name] = {"true": True, "false": False}.get(text, text)
         elif re.fullmatch(r"\d{1,20}", text) and int(text) in allowed:
-            found[name] = int(text)
+            values[name] = int(text)
         else:
             raise UsageError(f"{word}: must be a number from {allowed.start} to {allowed.stop - 1}")
-    return found
+    return values
 
 
 class Qmp:
@@ -130,18 +130,18 @@ def connected(vm: Running) -> Iterator[Qmp]:
             yield monitor
 
 
-def wanted(there: list[int], channel: int | None) -> list[int]:
+def chosen(channels: list[int], channel: int | None) -> list[int]:
     """The channels that are meant: one, or all. Raises UsageError for one that is not there."""
     if channel is None:
-        return there
-    if channel not in there:
-        raise UsageError(f"no channel {channel}: there are {there[0]} to {there[-1]}")
+        return channels
+    if channel not in channels:
+        raise UsageError(f"no channel {channel}: there are {channels[0]} to {channels[-1]}")
     return [channel]
 
 
 def change(monitor: Qmp, channel: int | None, values: Mapping[str, Value]) -> None:
     """Set properties of a channel, or of all."""
-    for number in wanted(monitor.channels(), channel):
+    for number in chosen(monitor.channels(), channel):
         for name, value in values.items():
             monitor.run("qom-set", path=f"{TOP}/dma{number}", property=name, value=value)
 
@@ -150,5 +150,5 @@ def listed(monitor: Qmp, channel: int | None) -> dict[int, dict[str, Value]]:
     """The properties of each channel now."""
     return {
         number: {name: monitor.run("qom-get", path=f"{TOP}/dma{number}", property=name) for name in NAMES}
-        for number in wanted(monitor.channels(), channel)
+        for number in chosen(monitor.channels(), channel)
     }

@@ -136,16 +136,16 @@ def load(name: str, folder: Path = FOLDER) -> Profile:
     choose("profile", [name], names(folder))
     path = folder / f"{name}.toml"
     table = _read(path)
-    where = dict(table["machine"])
-    slow, iommu = where.pop("slow_nodes", False), where.pop("iommu", "off")
+    of_machine = dict(table["machine"])
+    slow, iommu = of_machine.pop("slow_nodes", False), of_machine.pop("iommu", "off")
     if not isinstance(slow, bool):
         raise UsageError(f"{path}: machine.slow_nodes must be true or false")
     choose(f"machine.iommu in {path},", [str(iommu)], IOMMU)
-    _check(path, "machine", where, _MACHINE)
+    _check(path, "machine", of_machine, _MACHINE)
     _check(path, "dma", table["dma"], _DMA)
-    if where["cpu_nodes"] > min(where["nodes"], where["cpus"]):
+    if of_machine["cpu_nodes"] > min(of_machine["nodes"], of_machine["cpus"]):
         raise UsageError(f"{path}: machine.cpu_nodes must be at most machine.nodes and machine.cpus")
-    computer = machine.Machine(name, icount=True, slow_nodes=slow, **where)
+    computer = machine.Machine(name, icount=True, slow_nodes=slow, **of_machine)
     return Profile(name, table["summary"], computer, Dma(**table["dma"])).varied("iommu", iommu)
 
 
@@ -158,11 +158,8 @@ def _read(path: Path, may_be_like: bool = True) -> dict[str, Any]:
     shape = {"summary": str, "machine": dict, "dma": dict}
     if may_be_like and "like" in table:
         name = table.pop("like")
-        choose(
-            f"profile for 'like' in {path}:",
-            [str(name)],
-            [each for each in names(path.parent) if each != path.stem],
-        )
+        others = [profile for profile in names(path.parent) if profile != path.stem]
+        choose(f"profile for 'like' in {path}:", [str(name)], others)
         other = _read(path.with_name(f"{name}.toml"), may_be_like=False)
         table = other | table | {key: other[key] | table.get(key, {}) for key in ("machine", "dma")}
     for key in [*shape, *table]:
@@ -171,13 +168,13 @@ def _read(path: Path, may_be_like: bool = True) -> dict[str, Any]:
     return table
 
 
-def _check(path: Path, part: str, found: dict[str, Any], ranges: dict[str, tuple[int, int]]) -> None:
+def _check(path: Path, part: str, values: dict[str, Any], ranges: dict[str, tuple[int, int]]) -> None:
     """Raise UsageError unless exactly the keys of ranges are there, each within its range."""
-    for key in [*found, *ranges]:
+    for key in [*values, *ranges]:
         if key not in ranges:
             raise UsageError(f"{path}: {part}.{key} is not known: it has {', '.join(ranges)}")
         least, most = ranges[key]
-        value = found.get(key)
+        value = values.get(key)
         if type(value) is not int or not least <= value <= most:
             raise UsageError(f"{path}: {part}.{key} must be a whole number from {least} to {most}")
 

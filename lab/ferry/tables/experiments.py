@@ -8,6 +8,7 @@ import os
 import tomllib
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -92,20 +93,21 @@ class Table:
     note: str = ""
 
     @property
-    def known(self) -> dict[str, Any]:
+    def posted_figures(self) -> dict[str, Any]:
         """The posted figures that it is compared with."""
-        known: dict[str, Any] = published().get(self.source, {})
-        return known
+        figures: dict[str, Any] = published().get(self.source, {})
+        return figures
 
-    def posted(self, known: dict[str, Any], cell: Cell, where: str) -> Posted:
+    def posted(self, cell: Cell, profile: str) -> Posted:
         """What was posted of a cell: beside the server that was posted, and a machine itself, which may be
         that. Nobody has posted anything of another profile, and no machine itself was fitted."""
-        if where not in (self.profile, HERE):
+        if profile not in (self.profile, HERE):
             return NOTHING
-        found = self.published(known, cell)
-        return found if where == self.profile else replace(found, fitted=None)
+        posted = self.published(self.posted_figures, cell)
+        return posted if profile == self.profile else replace(posted, fitted=None)
 
 
+@cache
 def published() -> dict[str, Any]:
     """The posted figures."""
     return tomllib.loads(Path(__file__).with_name("published.toml").read_text())
@@ -117,23 +119,24 @@ def get(name: str) -> Table:
     return TABLES[name]
 
 
-def compare(table: Table, measured: Sequence[Measured], where: str | None = None) -> list[dict[str, Any]]:
+def compare(table: Table, measured: Sequence[Measured], profile: str | None = None) -> list[dict[str, Any]]:
     """Each cell as JSON, with what was posted, and its ratio to vanilla of equal folios and the most of them.
 
-    where is the profile that was measured, if not the table's own, or HERE.
+    profile is the one that was measured, if not the table's own, or HERE.
     """
-    known = table.known
-    measured = [_with_copies(one, measured) for one in measured]
-    vanillas = [one for one in measured if one.cell.engine == "vanilla"]
-    most: dict[tuple[str, str], Measured] = {}
-    for vanilla in sorted(vanillas, key=lambda one: one.cell.folios, reverse=True):
-        most.setdefault(_moves(vanilla.cell), vanilla)
+    measured = [_with_copies(measurement, measured) for measurement in measured]
+    vanillas = [measurement for measurement in measured if measurement.cell.engine == "vanilla"]
+    largest: dict[tuple[str, str], Measured] = {}
+    for vanilla in sorted(vanillas, key=lambda vanilla: vanilla.cell.folios, reverse=True):
+        largest.setdefault(_moves(vanilla.cell), vanilla)
     compared = []
-    for one in measured:
-        alike = [vanilla for vanilla in vanillas if _alike(vanilla.cell, one.cell)]
-        base = alike[0] if alike and one.cell.engine != "vanilla" else most.get(_moves(one.cell))
-        posted = table.posted(known, one.cell, where or table.profile)
-        compared.append(one.as_json(ratio=one.speed / base.speed if base else None, **asdict(posted)))
+    for measurement in measured:
+        cell = measurement.cell
+        alike = [vanilla for vanilla in vanillas if _alike(vanilla.cell, cell)]
+        base = alike[0] if alike and cell.engine != "vanilla" else largest.get(_moves(cell))
+        ratio = measurement.speed / base.speed if base else None
+        posted = table.posted(cell, profile or table.profile)
+        compared.append(measurement.as_json(ratio=ratio, **asdict(posted)))
     return compared
 
 
@@ -145,29 +148,31 @@ def with_range(states: Sequence[dict[str, Any]]) -> dict[str, Any]:
     return states[0] | {"ratio_range": (min(ratios), max(ratios))}
 
 
-def _deviation(one: float, one_sd: float, other: float, other_sd: float) -> float:
-    """The standard deviation of one / other, if they are independent and theirs are small."""
-    return one / other * math.hypot(one_sd / one, other_sd / other)
+def _deviation(speed: float, speed_sd: float, base: float, base_sd: float) -> float:
+    """The standard deviation of speed / base, if they are independent and theirs are small."""
+    return speed / base * math.hypot(speed_sd / speed, base_sd / base)
 
 
-def _with_copies(one: Measured, measured: Sequence[Measured]) -> Measured:
+def _with_copies(measurement: Measured, measured: Sequence[Measured]) -> Measured:
     """Vanilla copies between other work, where no tracepoint sees it; cpu makes the same copies in a row."""
-    if not one.cycles or one.cell.engine != "vanilla":
-        return one
+    if not measurement.cycles or measurement.cell.engine != "vanilla":
+        return measurement
     for other in measured:
-        if other.cycles and other.cell.engine == "cpu" and _alike(other.cell, one.cell):
-            return replace(one, cycles=(one.cycles[0], other.cycles[1]))
-    return one
+        if other.cycles and other.cell.engine == "cpu" and _alike(other.cell, measurement.cell):
+            return replace(measurement, cycles=(measurement.cycles[0], other.cycles[1]))
+    return measurement
 
 
-def _alike(one: Cell, other: Cell) -> bool:
+def _alike(cell: Cell, other: Cell) -> bool:
     names = ("folios", "write_rate")
-    return _moves(one) == _moves(other) and all(getattr(one, name) == getattr(other, name) for name in names)
+    return _moves(cell) == _moves(other) and all(
+        getattr(cell, name) == getattr(other, name) for name in names
+    )
 
 
-def _moves(one: Cell) -> tuple[str, str]:
+def _moves(cell: Cell) -> tuple[str, str]:
     """What is moved by whom: one vanilla is what all of that is compared with."""
-    return one.folio, one.caller
+    return cell.folio, cell.caller
 
 
 def in_one_batch(folio: str, folios: int) -> int:
@@ -206,29 +211,29 @@ def throughput_cells(
     ]
 
 
-def _throughput(known: dict[str, Any], scale: Scale) -> list[Cell]:
-    posted = known["throughput"]
-    folios = ["4K", "64K", "2M"] if scale.quick else posted["folios"]
-    channels = (1, 4, 16) if scale.quick else [*map(int, posted["dma"])]
+def _throughput(posted: dict[str, Any], scale: Scale) -> list[Cell]:
+    throughput = posted["throughput"]
+    folios = ["4K", "64K", "2M"] if scale.quick else throughput["folios"]
+    channels = (1, 4, 16) if scale.quick else [*map(int, throughput["dma"])]
     return throughput_cells(folios, channels, scale=scale)
 
 
-def _throughput_published(known: dict[str, Any], cell: Cell) -> Posted:
-    posted = known["throughput"]
+def _throughput_published(posted: dict[str, Any], cell: Cell) -> Posted:
+    throughput = posted["throughput"]
     if cell.engine == "vanilla" and not cell.varied:
         return Posted(1.0)
     if cell.engine != "dma" or cell.varied:
         return NOTHING
-    place, channels = posted["folios"].index(cell.folio), str(cell.channels)
-    base, base_sd = posted["vanilla"][place], posted["sd"]["vanilla"][place]
-    speed, sd = posted["dma"][channels][place], posted["sd"]["dma"][channels][place]
+    place, channels = throughput["folios"].index(cell.folio), str(cell.channels)
+    base, base_sd = throughput["vanilla"][place], throughput["sd"]["vanilla"][place]
+    speed, sd = throughput["dma"][channels][place], throughput["sd"]["dma"][channels][place]
     return Posted(speed / base, _deviation(speed, sd, base, base_sd), cell.folio in FITTED or None)
 
 
 # --- sensitivity ---
 
 
-def _sensitivity(known: dict[str, Any], scale: Scale) -> list[Cell]:
+def _sensitivity(posted: dict[str, Any], scale: Scale) -> list[Cell]:
     """The same cells with each server, but vanilla, which does not use the engine, once."""
     folios, channels = sensitivity.folios(scale.quick), [sensitivity.CHANNELS]
     cells = throughput_cells(folios, channels, scale=scale)
@@ -242,7 +247,7 @@ def _sensitivity(known: dict[str, Any], scale: Scale) -> list[Cell]:
 # --- write-rates ---
 
 
-def _write_rates(known: dict[str, Any], scale: Scale) -> list[Cell]:
+def _write_rates(posted: dict[str, Any], scale: Scale) -> list[Cell]:
     """One size and number of channels, written to at each rate, in each way that the kernel has."""
     cells = throughput_cells(["2M"], [sensitivity.CHANNELS], ["vanilla", "ferry"], scale)
     rates = WRITE_RATES[1::2] if scale.quick else WRITE_RATES
@@ -263,14 +268,14 @@ def _write_rates(known: dict[str, Any], scale: Scale) -> list[Cell]:
 # --- v5-batch ---
 
 
-def _batch(known: dict[str, Any], scale: Scale) -> list[Cell]:
+def _batch(posted: dict[str, Any], scale: Scale) -> list[Cell]:
     cells = []
     total = scale.bytes(BATCH_BYTES >> (2 if scale.quick else 0))
     how: dict[str, Any] = {"latency": True, "runs": scale.runs()}
     for folio in ("4K", "2M"):
-        pages = known["batch"][folio]["pages"]
-        channels = [*map(int, known["batch"][folio]["gbps"])]
-        counts = known["vanilla"][folio]["folios"]
+        pages = posted["batch"][folio]["pages"]
+        channels = [*map(int, posted["batch"][folio]["gbps"])]
+        counts = posted["vanilla"][folio]["folios"]
         if scale.quick:
             pages, counts, channels = pages[::3], counts[::3], [1, 16]
         count = total // parse_size(folio)
@@ -283,8 +288,8 @@ def _batch(known: dict[str, Any], scale: Scale) -> list[Cell]:
     return cells
 
 
-def _batch_published(known: dict[str, Any], cell: Cell) -> Posted:
-    vanilla = known["vanilla"][cell.folio]
+def _batch_published(posted: dict[str, Any], cell: Cell) -> Posted:
+    vanilla = posted["vanilla"][cell.folio]
     if cell.engine == "vanilla":
         if cell.folios not in vanilla["folios"]:
             return NOTHING
@@ -293,76 +298,76 @@ def _batch_published(known: dict[str, Any], cell: Cell) -> Posted:
         return Posted(ratio, published_first_folio_us=vanilla["first_us"][place])
     if cell.engine != "dma":
         return NOTHING
-    every = known["batch"][cell.folio]
-    place = every["pages"].index(cell.batch_pages)
+    batches = posted["batch"][cell.folio]
+    place = batches["pages"].index(cell.batch_pages)
     channels = str(cell.channels)
-    ratio = every["gbps"][channels][place] / vanilla["gbps"][-1]
-    return Posted(ratio, published_first_folio_us=every["first_us"][channels][place])
+    ratio = batches["gbps"][channels][place] / vanilla["gbps"][-1]
+    return Posted(ratio, published_first_folio_us=batches["first_us"][channels][place])
 
 
 # --- v1-cycles ---
 
 
-def _cycles(known: dict[str, Any], scale: Scale) -> list[Cell]:
+def _cycles(posted: dict[str, Any], scale: Scale) -> list[Cell]:
     """Base pages, as many in a batch as can be."""
     engines, how = ("vanilla", "cpu", "dma"), {"cycles": True, "runs": scale.runs()}
-    pages = _pages(known, scale, CYCLES_PAGES)
+    pages = _pages(posted, scale, CYCLES_PAGES)
     return [cell for count in pages for cell in _each_engine(engines, "4K", count, (1,), **how)]
 
 
-def _pages(known: dict[str, Any], scale: Scale, emulated: int) -> list[int]:
+def _pages(posted: dict[str, Any], scale: Scale, emulated: int) -> list[int]:
     """The posted numbers of pages, as far as there is room; 1 and 512 are the quick ones."""
     most = 512 if scale.quick else scale.bytes(emulated * PAGE) // PAGE
-    return [pages for pages in known["pages"] if pages <= most]
+    return [pages for pages in posted["pages"] if pages <= most]
 
 
-def _cycles_published(known: dict[str, Any], cell: Cell) -> Posted:
-    place = known["pages"].index(cell.folios)
-    every = known["migrate_pages"]
-    share = known["copy_share"][cell.engine][place]
+def _cycles_published(posted: dict[str, Any], cell: Cell) -> Posted:
+    place = posted["pages"].index(cell.folios)
+    cycles = posted["migrate_pages"]
+    share = posted["copy_share"][cell.engine][place]
     if cell.engine == "vanilla":
         return Posted(published_copy_share=share)
-    slower = _slower(every, known["migrate_pages_sd"], cell.engine, place)
+    slower = _slower(cycles, posted["migrate_pages_sd"], cell.engine, place)
     return Posted(*slower, published_copy_share=share)
 
 
 def _slower(cycles: dict[str, Any], sd: dict[str, Any], engine: str, place: int) -> tuple[float, float]:
     """The ratio of speeds, and its deviation, where cycles were posted."""
-    base, other = cycles["vanilla"][place], cycles[engine][place]
-    return base / other, _deviation(base, sd["vanilla"][place], other, sd[engine][place])
+    base, slower = cycles["vanilla"][place], cycles[engine][place]
+    return base / slower, _deviation(base, sd["vanilla"][place], slower, sd[engine][place])
 
 
 # --- userspace ---
 
 
-def _userspace(known: dict[str, Any], scale: Scale) -> list[Cell]:
+def _userspace(posted: dict[str, Any], scale: Scale) -> list[Cell]:
     """One page, what fits into a cache, and what does not."""
     engines, how = ("vanilla", "cpu", "dma", "ferry"), {"access": True, "runs": scale.runs(WALL_RUNS)}
-    pages = _pages(known, scale, USERSPACE_PAGES)
+    pages = _pages(posted, scale, USERSPACE_PAGES)
     return [cell for count in pages for cell in _each_engine(engines, "4K", count, (1,), **how)]
 
 
-def _userspace_published(known: dict[str, Any], cell: Cell) -> Posted:
-    if cell.engine not in ("vanilla", "cpu", "dma") or cell.folios not in known["pages"]:
+def _userspace_published(posted: dict[str, Any], cell: Cell) -> Posted:
+    if cell.engine not in ("vanilla", "cpu", "dma") or cell.folios not in posted["pages"]:
         return NOTHING
-    place = known["pages"].index(cell.folios)
-    reads = {name: known[name][cell.engine][place] for name in ("uncached", "cached", "post_move")}
+    place = posted["pages"].index(cell.folios)
+    reads = {name: posted[name][cell.engine][place] for name in ("uncached", "cached", "post_move")}
     if cell.engine == "vanilla":
         return Posted(published_access_cycles_per_page=reads)
-    slower = _slower(known, known["sd"], cell.engine, place)
+    slower = _slower(posted, posted["sd"], cell.engine, place)
     return Posted(*slower, published_access_cycles_per_page=reads)
 
 
 # --- mtcopy ---
 
 
-def _mtcopy(known: dict[str, Any], scale: Scale) -> list[Cell]:
+def _mtcopy(posted: dict[str, Any], scale: Scale) -> list[Cell]:
     """As many threads as there are CPUs; emulated ones are the host's."""
     cpus, runs = len(os.sched_getaffinity(0)), scale.runs(WALL_RUNS)
     cells = []
     for folio in ("64K", "2M"):
-        threads = [int(number) for number in known[folio]["threads"] if int(number) <= max(2, cpus)]
-        counts = known[folio]["folios"]
+        threads = [int(number) for number in posted[folio]["threads"] if int(number) <= max(2, cpus)]
+        counts = posted[folio]["folios"]
         most = (scale.bytes(MTCOPY_BYTES, 2 * POSTED_BYTES) >> (2 if scale.quick else 0)) // parse_size(folio)
         for count in [folios for folios in counts if folios <= most][:: 2 if scale.quick else 1]:
             cells.append(Cell("vanilla", folio, count, runs=runs))
@@ -370,13 +375,13 @@ def _mtcopy(known: dict[str, Any], scale: Scale) -> list[Cell]:
     return cells
 
 
-def _mtcopy_published(known: dict[str, Any], cell: Cell) -> Posted:
-    every = known[cell.folio]
-    place = every["folios"].index(cell.folios)
-    row = every["vanilla"] if cell.engine == "vanilla" else every["threads"][str(cell.threads)]
+def _mtcopy_published(posted: dict[str, Any], cell: Cell) -> Posted:
+    speeds = posted[cell.folio]
+    place = speeds["folios"].index(cell.folios)
+    row = speeds["vanilla"] if cell.engine == "vanilla" else speeds["threads"][str(cell.threads)]
     if cell.engine == "vanilla":
         return Posted(row[place] / row[-1])
-    return Posted(row[place] / every["vanilla"][place])
+    return Posted(row[place] / speeds["vanilla"][place])
 
 
 COLLECTED = (
@@ -410,7 +415,7 @@ TABLES = {
             "Throughput and writers' waits by how often the memory is written to while it moves",
             "v5",
             _write_rates,
-            lambda known, cell: NOTHING if cell.write_rate else _throughput_published(known, cell),
+            lambda posted, cell: NOTHING if cell.write_rate else _throughput_published(posted, cell),
             note="One thread of SCHED_IDLE writes single words at random. On one CPU it runs when the mover "
             "waits, makes up for what was due meanwhile, and its waits include the mover's turns of the CPU.",
         ),
@@ -418,8 +423,8 @@ TABLES = {
             "callers",
             "Throughput of those who move memory between tiers, and in random order",
             "",
-            lambda known, scale: callers.cells(scale.bytes(callers.BYTES), scale.runs(), scale.quick),
-            lambda known, cell: NOTHING,
+            lambda posted, scale: callers.cells(scale.bytes(callers.BYTES), scale.runs(), scale.quick),
+            lambda posted, cell: NOTHING,
             profile="cxl",
             note="Scattered: in random order, and neighbours' frames do not adjoin. All of what a caller "
             "does is counted: a promotion with its hint fault, a demotion with reclaim's look at its folio.",

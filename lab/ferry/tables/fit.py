@@ -64,9 +64,9 @@ def copy_ns(dma: Dma, folio_bytes: int, channels: int) -> float:
     return (dma.descriptor_ns + folio_bytes / rate) / channels
 
 
-def predict(dma: Dma, folio: str, channels: int, vanilla_ns: float, other_ns: float) -> float:
-    """The ratio to vanilla, if all but the copy takes other_ns per folio."""
-    return vanilla_ns / max(1.0, other_ns + copy_ns(dma, parse_size(folio), channels))
+def predict(dma: Dma, folio: str, channels: int, vanilla_ns: float, rest_ns: float) -> float:
+    """The ratio to vanilla, if all but the copy takes rest_ns per folio."""
+    return vanilla_ns / max(1.0, rest_ns + copy_ns(dma, parse_size(folio), channels))
 
 
 def search(shape: Dma, loss: Callable[[Dma], float]) -> Dma:
@@ -81,26 +81,26 @@ def search(shape: Dma, loss: Callable[[Dma], float]) -> Dma:
     return at(found.x)
 
 
-def posted_ratios(known: Mapping[str, Any]) -> dict[Key, float]:
+def posted_ratios(throughput: Mapping[str, Any]) -> dict[Key, float]:
     """What was posted, to vanilla."""
     return {
-        (folio, int(channels)): row[i] / known["vanilla"][i]
-        for i, folio in enumerate(known["folios"])
-        for channels, row in known["dma"].items()
+        (folio, int(channels)): row[i] / throughput["vanilla"][i]
+        for i, folio in enumerate(throughput["folios"])
+        for channels, row in throughput["dma"].items()
     }
 
 
 def run(server: Profile) -> Fit:
     """Measure, fit, measure again."""
-    known = experiments.published()["v5"]["throughput"]
-    channels = [int(each) for each in known["dma"]]
-    posted = posted_ratios(known)
-    vanilla = _measure(server, known["folios"], [], "vanilla")
+    throughput = experiments.published()["v5"]["throughput"]
+    channels = [int(number) for number in throughput["dma"]]
+    posted = posted_ratios(throughput)
+    vanilla = _measure(server, throughput["folios"], [], "vanilla")
     base = {folio: ns for (folio, _), ns in vanilla.items()}
     earlier = _measure(server, list(WEIGHT), channels, "dma")
-    other = {(folio, n): ns - copy_ns(server.dma, parse_size(folio), n) for (folio, n), ns in earlier.items()}
-    dma = search(server.dma, partial(_loss, posted, base, other))
-    real = _measure(replace(server, dma=dma), known["folios"], channels, "dma")
+    rest = {(folio, n): ns - copy_ns(server.dma, parse_size(folio), n) for (folio, n), ns in earlier.items()}
+    dma = search(server.dma, partial(_loss, posted, base, rest))
+    real = _measure(replace(server, dma=dma), throughput["folios"], channels, "dma")
     residuals = [Residual(*key, base[key[0]] / real[key], posted[key]) for key in posted]
     return Fit(dma, residuals)
 
@@ -110,15 +110,15 @@ def _measure(server: Profile, folios: list[str], channels: list[int], engine: st
     cells = experiments.throughput_cells(folios, channels, [engine])
     measured, _ = runner.in_vms(cells, server.as_machine())
     return {
-        (cell.folio, cell.channels): one.row.folio_kib * 1024 / one.row.gbps
-        for cell, one in zip(cells, measured, strict=True)
+        (cell.folio, cell.channels): measurement.row.folio_kib * 1024 / measurement.row.gbps
+        for cell, measurement in zip(cells, measured, strict=True)
     }
 
 
 def _loss(
-    posted: Mapping[Key, float], base: Mapping[str, float], other: Mapping[Key, float], dma: Dma
+    posted: Mapping[Key, float], base: Mapping[str, float], rest: Mapping[Key, float], dma: Dma
 ) -> float:
     return sum(
         WEIGHT[folio] * math.log(predict(dma, folio, n, base[folio], ns) / posted[folio, n]) ** 2
-        for (folio, n), ns in other.items()
+        for (folio, n), ns in rest.items()
     )

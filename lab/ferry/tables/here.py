@@ -44,13 +44,13 @@ def measure(cells: Sequence[Cell]) -> tuple[list[Measured], list[str]]:
     on_dma = any(cell.channels for cell in cells)
     counted = _run("count_dma", "count DMA channels", program) if on_dma else ""
     channels = records.of(counted, "channels")["free"] if on_dma else 0
-    able, missing = split(cells, channels, room())
-    if not able:
+    possible, missing = split(cells, channels, room())
+    if not possible:
         raise FerryError(f"this machine can have none of the cells: {missing[0]}")
-    numbered = sorted(enumerate(able), key=lambda one: cell_job.key(one[1]))
-    said = _run(cell_job.script(numbered), f"measure {len(able)} cells on this machine", program)
-    measured = cell_job.parse(said, able)
-    return [measured[number] for number in range(len(able))], missing
+    numbered = sorted(enumerate(possible), key=lambda pair: cell_job.key(pair[1]))
+    said = _run(cell_job.script(numbered), f"measure {len(possible)} cells on this machine", program)
+    measured = cell_job.parse(said, possible)
+    return [measured[number] for number in range(len(possible))], missing
 
 
 def named(cell: dict[str, Any]) -> dict[str, Any]:
@@ -70,7 +70,7 @@ def check() -> None:
 
 def split(cells: Sequence[Cell], channels: int, free: int) -> tuple[list[Cell], list[str]]:
     """The cells that fit, and what the others lack, with their number."""
-    able: list[Cell] = []
+    possible: list[Cell] = []
     lacks: Counter[str] = Counter()
     for cell in cells:
         if cell.varied:
@@ -82,8 +82,8 @@ def split(cells: Sequence[Cell], channels: int, free: int) -> tuple[list[Cell], 
         elif cell.bytes > free:
             lacks[f"{cell.bytes >> 20} MiB: a node has room for {free >> 20}"] += 1
         else:
-            able.append(cell)
-    return able, [f"{count} cells, for which it takes {what}" for what, count in lacks.items()]
+            possible.append(cell)
+    return possible, [f"{count} cells, for which it takes {what}" for what, count in lacks.items()]
 
 
 def room() -> int:
@@ -93,13 +93,13 @@ def room() -> int:
 
 def _free() -> list[int]:
     """Free bytes of each node with memory."""
-    found = []
+    sizes = []
     for path in sorted(NODES.glob("node[0-9]*/meminfo"), key=lambda path: int(path.parent.name[4:])):
         text = path.read_text()
         total, free = (re.search(rf"{name}:\s+(\d+) kB", text) for name in ("MemTotal", "MemFree"))
         if total and free and int(total[1]):
-            found.append(int(free[1]) << 10)
-    return found
+            sizes.append(int(free[1]) << 10)
+    return sizes
 
 
 def _run(script: str, title: str, migbench: Path) -> str:

@@ -10,7 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
-from ferry.bench import cell, migbench
+from ferry.bench import cell as cell_job
+from ferry.bench import migbench
 from ferry.bench.cell import Cell, Measured
 from ferry.errors import FerryError
 from ferry.vm import boots, qemu
@@ -25,32 +26,32 @@ SECONDS_PER_GIB = 240.0
 Varied = tuple[str, int | str]
 
 
-def script(one: Cell) -> str:
+def script(cell: Cell) -> str:
     """The job of a VM: one cell, so that it finds what no other cell has left."""
-    return "\n".join([*([f"perturb {one.state}"] if one.state else []), cell.script([(0, one)])])
+    return "\n".join([*([f"perturb {cell.state}"] if cell.state else []), cell_job.script([(0, cell)])])
 
 
 def in_vms(
     cells: Sequence[Cell],
     machine: Machine,
-    others: Mapping[Varied, Machine] = MappingProxyType({}),
+    varied: Mapping[Varied, Machine] = MappingProxyType({}),
     store: Store | None = None,
 ) -> tuple[list[Measured], dict[str, str]]:
-    """Measure cells on a machine, those of a varied server on its own among others. Returns them in order,
+    """Measure cells on a machine, those of a varied server on its own machine. Returns them in order,
     and the kernels' releases. Raises FerryError at the first VM that fails."""
     programs = migbench.programs()
-    every = []
-    for one in cells:
+    all_boots = []
+    for cell in cells:
         # What a VM may take for it on a busy host.
-        limit_s = BOOT_S + CELL_S + one.bytes / (1 << 30) * 3 * SECONDS_PER_GIB
-        where = (others[one.varied] if one.varied else machine).in_state(one.state)
-        job = qemu.Job(script(one), limit_s, programs=programs)
-        every.append(Boot(one.title, one.flavour, where, job))
+        limit_s = BOOT_S + CELL_S + cell.bytes / (1 << 30) * 3 * SECONDS_PER_GIB
+        on = (varied[cell.varied] if cell.varied else machine).in_state(cell.state)
+        job = qemu.Job(script(cell), limit_s, programs=programs)
+        all_boots.append(Boot(cell.title, cell.flavour, on, job))
 
     def parse(index: int, said: Said) -> Measured:
-        found = cell.parse(said.text, [cells[index]])
-        if not found:
+        measured = cell_job.parse(said.text, [cells[index]])
+        if not measured:
             raise FerryError(f"the bench said nothing of {cells[index].title}")
-        return replace(found[0], row=replace(found[0].row, records=(said.record,)))
+        return replace(measured[0], row=replace(measured[0].row, records=(said.record,)))
 
-    return boots.run(f"measure {len(cells)} cells, each in a VM ({machine.name})", every, parse, store)
+    return boots.run(f"measure {len(cells)} cells, each in a VM ({machine.name})", all_boots, parse, store)
