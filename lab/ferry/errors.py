@@ -32,7 +32,7 @@ class CommandFailed(FerryError):
 
 def choose(what: str, words: Iterable[str], choices: Iterable[str]) -> None:
     """Raise UsageError for the first word that is none of the choices, which it names."""
-    known = list(choices)
+    allowed = list(choices)
     for word in words:
-        if word not in known:
-            raise UsageError(f"no {what} '{word}': choose from {', '.join(known)}")
+        if word not in allowed:
+            raise UsageError(f"no {what} '{word}': choose from {', '.join(allowed)}")

@@ -47,14 +47,14 @@ def link(place: Path, target: Path) -> None:
         place.symlink_to(relative)
 
 
-def made(place: Path, wanted: str, make: Callable[[Path], object]) -> Path:
-    """A folder that was made of what is wanted, and is made anew of anything else, whole or not at all."""
+def made_folder(place: Path, key: str, make: Callable[[Path], object]) -> Path:
+    """A folder that was made of what its key names, and is made anew for another key, whole or not at all."""
     with locked(place.with_name(f"{place.name}.lock")):
-        if read(place / "key") != wanted:
+        if read(place / "key") != key:
             shutil.rmtree(place, ignore_errors=True)
             place.mkdir(parents=True)
             make(place)
-            write(place / "key", wanted)
+            write(place / "key", key)
     return place
 
 

@@ -50,14 +50,14 @@ def _as_root(args: Sequence[str], names: Sequence[str]) -> list[str]:
 
 def mirrors() -> list[str]:
     """Address, suite and component of each of Debian's lists that the system uses."""
-    known = ["--format", "$(ORIGIN)|$(REPO_URI) $(RELEASE) $(COMPONENT)", "Created-By: Packages"]
-    lines = proc.output(["apt-get", "indextargets", *known], env=APT_ENV).splitlines()
-    found = [line.removeprefix("Debian|") for line in lines if line.startswith("Debian|")]
-    if not found:
+    asked = ["--format", "$(ORIGIN)|$(REPO_URI) $(RELEASE) $(COMPONENT)", "Created-By: Packages"]
+    lines = proc.output(["apt-get", "indextargets", *asked], env=APT_ENV).splitlines()
+    places = [line.removeprefix("Debian|") for line in lines if line.startswith("Debian|")]
+    if not places:
         raise FerryError(
             "apt knows no mirror of Debian; check /etc/apt/sources.list, then run apt-get update"
         )
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(places))
 
 
 def apart(folder: Path, kind: str, places: Sequence[str]) -> list[str]:

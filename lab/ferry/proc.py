@@ -24,9 +24,9 @@ PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None)
 
 
-def die_with_parent(how: int = signal.SIGKILL) -> None:
+def die_with_parent(signum: int = signal.SIGKILL) -> None:
     """For preexec_fn: the kernel ends this process when the thread that started it ends."""
-    _libc.prctl(PR_SET_PDEATHSIG, how)
+    _libc.prctl(PR_SET_PDEATHSIG, signum)
 
 
 def kill_group(child: subprocess.Popen[str] | subprocess.Popen[bytes], grace_s: float = TERM_GRACE_S) -> None:

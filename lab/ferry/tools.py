@@ -39,9 +39,9 @@ def build() -> Path:
         (source / "tools/debian").rename(source / "debian")
         command = ["dpkg-buildpackage", "-b", "-us", "-uc"]
         proc.run(command, title="make the package of the tools", cwd=source, env={"PATH": DEBIANS})
-        found = list(Path(folder).glob("ferry-tools_*.deb"))
-        if len(found) != 1:
+        debs = list(Path(folder).glob("ferry-tools_*.deb"))
+        if len(debs) != 1:
             raise FerryError(f"dpkg-buildpackage left no package; see {paths.LOGS}")
-        target = paths.OUT / "deb" / found[0].name
+        target = paths.OUT / "deb" / debs[0].name
         target.parent.mkdir(parents=True, exist_ok=True)
-        return Path(shutil.move(found[0], target))
+        return Path(shutil.move(debs[0], target))

@@ -87,7 +87,7 @@ def test_the_least_of_several_is_traced_to_that_one() -> None:
     """Or to each of those that might be it, if they look the same."""
     kept = Kept()
     found = trace.sources(README.read_text(), _line("| the same, at the"), kept)
-    least = figures._least(kept)
+    least = figures._lowest_ratios(kept)
     for kib in figures.HEADLINE:
         assert least[kib] in [each.value for each in found if each.shown == (f"{least[kib]:.1f}",)]
     assert {each.figure for each in found} == {"ratio"}

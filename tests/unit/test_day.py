@@ -203,25 +203,25 @@ def test_a_disk_needs_root(monkeypatch: pytest.MonkeyPatch, build: Path) -> None
 @pytest.mark.parametrize("cpus", [0, 65])
 def test_a_machine_that_cannot_be_is_refused(cpus: int) -> None:
     with pytest.raises(UsageError, match=f"{cpus} CPUs"):
-        day.where(cpus)
+        day.guest_machine(cpus)
 
 
 def test_one_cpu_needs_no_emulator_of_the_labs() -> None:
-    assert not day.where(1).needs_own_emulator(kvm=False)
-    assert day.where(2).needs_own_emulator(kvm=False)
-    assert (day.where(1).nodes, day.where(2).nodes) == (2, 2)
+    assert not day.guest_machine(1).needs_own_emulator(kvm=False)
+    assert day.guest_machine(2).needs_own_emulator(kvm=False)
+    assert (day.guest_machine(1).nodes, day.guest_machine(2).nodes) == (2, 2)
 
 
 def test_packages_that_were_made_are_taken(tmp_path: Path) -> None:
     names = ("ferry-tools_1.0_amd64.deb", "linux-image-6.12.1-ferry_6.12.1-1_amd64.deb")
     for name in (*names, "linux-headers-6.12.1-ferry_6.12.1-1_amd64.deb"):
         (tmp_path / name).touch()
-    assert [path.name for path in day.given(tmp_path)] == list(names)
+    assert [path.name for path in day.packages_in(tmp_path)] == list(names)
     (tmp_path / "linux-image-6.12.2-ferry_6.12.2-1_amd64.deb").touch()
     with pytest.raises(UsageError, match="has 2 packages linux-image"):
-        day.given(tmp_path)
+        day.packages_in(tmp_path)
     with pytest.raises(UsageError, match="has 0 packages ferry-tools"):
-        day.given(tmp_path / "nosuch")
+        day.packages_in(tmp_path / "nosuch")
 
 
 def test_an_update_is_debians_newest_kernel_and_is_fetched_once(

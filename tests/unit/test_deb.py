@@ -57,7 +57,7 @@ def test_secure_boot_is_read_from_the_firmware(tmp_path: Path, last: bytes, on: 
 
 
 def test_test_modules_are_not_wanted_unless_asked_for() -> None:
-    plain, tests = (deb.wanted(DEBIANS, tests=with_tests) for with_tests in (False, True))
+    plain, tests = (deb.ferry_options(DEBIANS, tests=with_tests) for with_tests in (False, True))
     assert "CONFIG_MIGRATE_OFFLOAD_MTCOPY" in plain
     assert not [name for name in plain if "SOFTDMA" in name or "KUNIT" in name]
     assert {"CONFIG_SOFTDMA", "CONFIG_AMD_PTDMA_KUNIT_TEST", "CONFIG_KUNIT"} <= tests.keys()

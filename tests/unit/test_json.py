@@ -43,7 +43,7 @@ MEASURED = migbench.Measured([], {}, machine.MACHINES["smp"])
 MEASURE: dict[str, tuple[ModuleType, str, Any]] = {
     "bench": (migbench, "measure", lambda *_, **__: MEASURED),
     "compare a b": (compare_command, "_load", lambda _: {"cells": [{"engine": "cpu", "gbps": 1.0}]}),
-    "cost": (cost, "measure", lambda *_, **__: cost.Found()),
+    "cost": (cost, "measure", lambda *_, **__: cost.Counts()),
     "day": (day, "run", _said),
     "iommu": (iommu, "measure", lambda *_: IOMMU),
     "mmtests": (mmtests, "run", lambda plan: ([_outcome(*each) for each in _each(plan)], {})),
@@ -65,7 +65,7 @@ def faked(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_p
     monkeypatch.setattr(emulator, "build", lambda: None)
     monkeypatch.setattr(provenance, "of_vms", lambda *_, **__: {})
     monkeypatch.setattr(page, "write", lambda: [])
-    monkeypatch.setattr(day, "where", lambda _: SimpleNamespace())
+    monkeypatch.setattr(day, "guest_machine", lambda _: SimpleNamespace())
     monkeypatch.setattr(machine, "available_mib", lambda: 1 << 20)
     monkeypatch.setattr(paths, "OUT", tmp_path / "out")
     for log in ("LOG", "JSON"):

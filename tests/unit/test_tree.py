@@ -216,9 +216,9 @@ def test_the_fingerprint_sees_every_kind_of_change(linux: Base, places: Places) 
 
 def test_what_a_base_has_otherwise_wins(linux: Base, places: Places) -> None:
     """A new file, and a fragment; what only this base has is there as well."""
-    (places.own / "mm/offload").mkdir(parents=True)
-    (places.own / "mm/offload/core.c").write_text("int other;\n")
-    (places.own / "mm/offload/compat.h").write_text("#define OLD new\n")
+    (places.own_src / "mm/offload").mkdir(parents=True)
+    (places.own_src / "mm/offload/core.c").write_text("int other;\n")
+    (places.own_src / "mm/offload/compat.h").write_text("#define OLD new\n")
     root = tree.assemble(linux, places)
     assert (root / "mm/offload/core.c").read_text() == "int other;\n"
     assert (root / "mm/offload/compat.h").is_symlink()

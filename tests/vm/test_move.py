@@ -73,7 +73,7 @@ def test_the_kernel_moves_every_byte(call: str) -> None:
     migbench fails if a page is not where it is to be, or if compaction has moved none.
     """
     more = [str(word) for pair in migbench.nodes(call).items() for word in pair]
-    plan = migbench.Plan(("4K",), ("vanilla", "none"), size=SIZE, runs=1, call=call, more=tuple(more))
+    plan = migbench.Plan(("4K",), ("vanilla", "none"), size=SIZE, runs=1, call=call, extra=tuple(more))
     measured = migbench.measure(plan, machine.get("cxl-icount"))
     assert [row.engine for row in measured.rows] == ["vanilla", "none"]
     assert all(row.verified_bytes >= parse_size(SIZE) for row in measured.rows)

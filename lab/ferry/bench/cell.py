@@ -155,8 +155,8 @@ class Measured:
             **{"batch_pages": cell.batch_pages or None, "settings": dict(cell.settings) or None},
             **{"write_rate": cell.write_rate, "writes": row.writes if cell.write_rate else None},
             **{"folios": cell.folios, "bytes": cell.bytes, "runs": row.runs, "gbps": row.gbps},
-            **{"first_folio_us": row.first_folio_us, "inaccessible_us": _known(row.inaccessible_us)},
-            **{"write_wait_us": _known(row.write_wait_us), "fault_us": _known(row.fault_us)},
+            **{"first_folio_us": row.first_folio_us, "inaccessible_us": _without_none(row.inaccessible_us)},
+            **{"write_wait_us": _without_none(row.write_wait_us), "fault_us": _without_none(row.fault_us)},
             "cpu_ns_per_page": row.cpu_ns_per_page,
             "access_cycles_per_page": self.access,
             "migrate_cycles_per_page": total and round(total, 1),
@@ -167,7 +167,7 @@ class Measured:
         return {key: value for key, value in (figures | more).items() if value is not None}
 
 
-def _known(figures: dict[str, float | None]) -> dict[str, float] | None:
+def _without_none(figures: dict[str, float | None]) -> dict[str, float] | None:
     """Those that were measured."""
     return {key: value for key, value in figures.items() if value is not None} or None
 

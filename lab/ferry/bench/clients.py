@@ -71,7 +71,7 @@ class Move:
 
 
 @dataclass(frozen=True)
-class Found:
+class Measured:
     """What a cell has shown: the load while the server moves, and while it is only asked to stay."""
 
     cell: Cell
@@ -92,18 +92,18 @@ class Found:
 
 def with_libraries(names: Sequence[str]) -> dict[str, Path]:
     """Programs of the host and the libraries they are linked to, by path in the guest."""
-    found: dict[str, Path] = {}
+    paths_in_guest: dict[str, Path] = {}
     for name in names:
         program = Path("/usr/bin", name)
         libraries = _LIBRARY.findall(proc.output(["ldd", program]))
-        found |= {path.lstrip("/"): Path(path).resolve() for path in (str(program), *libraries)}
-    return found
+        paths_in_guest |= {path.lstrip("/"): Path(path).resolve() for path in (str(program), *libraries)}
+    return paths_in_guest
 
 
 def engine_line(engine: str, channels: int, depth: int) -> str:
     """The shell line that lets an engine copy."""
-    known = {rows.VANILLA: ":", "dcbm": f"use_dma {channels} {depth}"}
-    return known.get(engine, f"activate {shlex.quote(engine)}")
+    lines = {rows.VANILLA: ":", "dcbm": f"use_dma {channels} {depth}"}
+    return lines.get(engine, f"activate {shlex.quote(engine)}")
 
 
 def script(plan: Plan, cell: Cell) -> str:
@@ -124,7 +124,7 @@ def script(plan: Plan, cell: Cell) -> str:
 
 def measure(
     plan: Plan, machine: Machine, cells: Sequence[Cell], store: Store | None = None
-) -> tuple[list[Found], dict[str, str]]:
+) -> tuple[list[Measured], dict[str, str]]:
     """Each cell in a boot of its own. Returns them in order, and the kernels' releases.
 
     Raises FerryError if the server's data has changed, or less of it was moved than it has.
@@ -132,18 +132,18 @@ def measure(
     packages.ensure(PACKAGES)
     programs = with_libraries(PROGRAMS)
     jobs = [qemu.Job(script(plan, cell), TIMEOUT_S, programs=programs) for cell in cells]
-    every = [
+    all_boots = [
         Boot(f"redis on {cell}", rows.flavour(cell.engine), machine, job)
         for cell, job in zip(cells, jobs, strict=True)
     ]
 
-    def parsed(index: int, said: Said) -> Found:
+    def parsed(index: int, said: Said) -> Measured:
         return replace(parse(said.text, cells[index], plan), records=(said.record,))
 
-    return boots.run(f"move redis-server in {len(cells)} VMs ({machine.name})", every, parsed, store)
+    return boots.run(f"move redis-server in {len(cells)} VMs ({machine.name})", all_boots, parsed, store)
 
 
-def parse(said: str, cell: Cell, plan: Plan) -> Found:
+def parse(said: str, cell: Cell, plan: Plan) -> Measured:
     """What a guest has recorded, if the data is whole and was moved. Raises FerryError otherwise."""
     digests = [each["hex"] for each in records.every(said, "digest")]
     if len(digests) != 2 or digests[0] != digests[1]:
@@ -164,4 +164,4 @@ def parse(said: str, cell: Cell, plan: Plan) -> Found:
     huge = records.of(said, "huge")["kib"]
     if (huge > 0) != (cell.folio != "4K"):
         raise FerryError(f"redis on {cell}: {huge} KiB of it are huge pages")
-    return Found(cell, huge << 10, loads["still"], loads["moved"], moves)
+    return Measured(cell, huge << 10, loads["still"], loads["moved"], moves)

@@ -51,17 +51,17 @@ class Case:
 
     def plan(self, engines: tuple[str, ...], ferry: str) -> migbench.Plan:
         """Runs of each, after one to warm up: one, where each is like the other."""
-        more = [str(word) for pair in migbench.nodes(self.call).items() for word in pair]
-        more += ["--order", self.order, "--per-call", str(self.per_call)]
-        more += ["--threads", str(self.cpus)] if self.call in THREADED else []
-        more += ["--warmup", str(COMPACT_WARMUP)] if self.call == "compact" else []
+        args = [str(word) for pair in migbench.nodes(self.call).items() for word in pair]
+        args += ["--order", self.order, "--per-call", str(self.per_call)]
+        args += ["--threads", str(self.cpus)] if self.call in THREADED else []
+        args += ["--warmup", str(COMPACT_WARMUP)] if self.call == "compact" else []
         return migbench.Plan(
             folios=self.folios,
             engines=engines,
             runs=RUNS_THAT_DIFFER if self.cpus > 1 or self.call == "promote" else 1,
             call=self.call,
             latency=False,
-            more=tuple(more),
+            extra=tuple(args),
             ferry=ferry,
         )
 
@@ -141,7 +141,7 @@ class Failure:
 
 
 @dataclass
-class Found:
+class Counts:
     """What was counted, what could not be, and the kernels' releases by flavour."""
 
     costs: list[Cost] = field(default_factory=list)
@@ -168,23 +168,23 @@ def instructions(row: rows.Row) -> float:
 
 def costs(case: Case, measured: Sequence[rows.Row], limits: dict[str, float]) -> list[Cost]:
     """The rows but vanilla's, each compared with vanilla's of the same folio size where there is one."""
-    found = {(row.engine, row.folio_kib): instructions(row) for row in measured}
+    counts = {(row.engine, row.folio_kib): instructions(row) for row in measured}
     records = {(row.engine, row.folio_kib): row.records for row in measured}
 
     def limit(engine: str, kib: int, base: float) -> float:
         gains = dict(zip(ENGINES, case.gains.get(f"{kib}K", ()), strict=False))
-        most = (1 / gains[engine] - 1) * 100 if engine in gains else limits[engine] + case.noise
-        none = found.get(("none", kib), math.inf)
-        of_none = (none / base * (1 + case.engine_adds / 100) - 1) * 100
-        return most if engine == "none" else min(most, of_none)
+        percent = (1 / gains[engine] - 1) * 100 if engine in gains else limits[engine] + case.noise
+        of_none = counts.get(("none", kib), math.inf)
+        percent_of_none = (of_none / base * (1 + case.engine_adds / 100) - 1) * 100
+        return percent if engine == "none" else min(percent, percent_of_none)
 
     return [
         Cost(
             *(case.title, kib, engine, count, base, limit(engine, kib, base)),
             records=(*records[rows.VANILLA, kib], *records[engine, kib]),
         )
-        for (engine, kib), count in found.items()
-        if engine != rows.VANILLA and (base := found.get((rows.VANILLA, kib)))
+        for (engine, kib), count in counts.items()
+        if engine != rows.VANILLA and (base := counts.get((rows.VANILLA, kib)))
     ]
 
 
@@ -193,11 +193,11 @@ def measure(
     limits: dict[str, float] = LIMITS,
     ferry: str = "ferry",
     store: Store | None = None,
-) -> Found:
+) -> Counts:
     """Count on virtual CPUs; every run gives the same figures. A case that fails loses no other."""
     parts = [(case, part) for case in cases for part in case.plan((rows.VANILLA, *limits), ferry).parts()]
     programs = migbench.programs()
-    every = [
+    all_boots = [
         Boot(
             f"{case.title} on {part.flavour}",
             part.flavour,
@@ -206,18 +206,18 @@ def measure(
         )
         for case, part in parts
     ]
-    found = Found()
+    counts = Counts()
 
     def failed(index: int, err: FerryError) -> list[rows.Row]:
         case, part = parts[index]
-        found.failures.append(Failure(case.title, part.flavour, str(err)))
+        counts.failures.append(Failure(case.title, part.flavour, str(err)))
         return migbench.parse(err.said, part) if isinstance(err, qemu.BadGuest) else []
 
     title = f"count {len(cases)} cases ({MACHINE})"
-    of_boots, found.kernels = boots.run(
-        title, every, lambda index, said: migbench.whole(said, parts[index][1]), store, failed=failed
+    of_boots, counts.kernels = boots.run(
+        title, all_boots, lambda index, said: migbench.whole(said, parts[index][1]), store, failed=failed
     )
     for case in cases:
         counted = [row for (of, _), some in zip(parts, of_boots, strict=True) if of == case for row in some]
-        found.costs += costs(case, counted, limits)
-    return found
+        counts.costs += costs(case, counted, limits)
+    return counts

@@ -57,7 +57,7 @@ class Loop:
     """A loop that is counted: its name in the result, how it is run, what it may cost."""
 
     name: str
-    what: str
+    title: str
     workload: str  # of iommu_bench, or iova_stress and its options
     pairs: int  # of iommu_bench; 0: as many as the pass needs
     limit_percent: float
@@ -109,7 +109,7 @@ class Count:
     def as_json(self) -> dict[str, Any]:
         """The count as JSON."""
         return {
-            **{"case": self.loop.what, "engine": "none", "loop": self.loop.name},
+            **{"case": self.loop.title, "engine": "none", "loop": self.loop.name},
             **{"vanilla": round(self.vanilla, 1), "instructions": round(self.ferry, 1)},
             **{"percent": round(self.percent, 3), "limit_percent": self.loop.limit_percent},
             "passed": self.passed,
@@ -239,20 +239,20 @@ def parse(said: str) -> Seen:
     """What a job has recorded. Raises FerryError if the bench found an error."""
     seen = Seen()
     names = {loop.workload: loop.name for loop in LOOPS if loop.by_module}
-    for found in records.every(said, "bench"):
-        workload = found["workload"]
-        if found["errors"]:
-            raise FerryError(f"{workload}: {found['errors']} maps or unmaps went wrong")
-        seen.speed.setdefault(workload, []).append(found["pairs"] / found["ns"] * 1e6)
+    for row in records.every(said, "bench"):
+        workload = row["workload"]
+        if row["errors"]:
+            raise FerryError(f"{workload}: {row['errors']} maps or unmaps went wrong")
+        seen.speed.setdefault(workload, []).append(row["pairs"] / row["ns"] * 1e6)
         if workload in names:
             seen.insn[names[workload]] = 1e6 / statistics.median(seen.speed[workload])
     for record in records.every(said, "stress"):
         row = record["found"]
-        what, _, case = record["of"].partition(":")
+        name, _, case = record["of"].partition(":")
         if case:
             seen.memory[case] = Memory(row["iommu_kib"], row["peak_kib"])
-        seen.insn[what] = row["ns"] / row["pairs"]
-        seen.speed.setdefault(what, []).append(row["pairs"] / row["ns"] * 1e6)
+        seen.insn[name] = row["ns"] / row["pairs"]
+        seen.speed.setdefault(name, []).append(row["pairs"] / row["ns"] * 1e6)
     for record in records.every(said, "left"):
         start = records.of(said, "start")["kib"]
         left = Left(record["pairs"], record["early"] - start, record["late"] - start)
@@ -266,37 +266,38 @@ def _programs(kernel: Kernel) -> dict[str, Path]:
 
 
 def _boot(
-    kernel: Kernel, where: machine.Machine, limit_s: float, job: str, turn: int = 0, mode: str = ""
+    kernel: Kernel, computer: machine.Machine, limit_s: float, text: str, turn: int = 0, mode: str = ""
 ) -> Boot:
     args = (f"iommu.strict={int(mode == 'strict')}",) if mode else ()
-    what = qemu.Job(job, limit_s, programs=_programs(kernel), kernel_args=args)
-    return Boot(f"{kernel.flavour} ({' '.join((where.name, *args))})", kernel.flavour, where, what, turn)
+    job = qemu.Job(text, limit_s, programs=_programs(kernel), kernel_args=args)
+    title = f"{kernel.flavour} ({' '.join((computer.name, *args))})"
+    return Boot(title, kernel.flavour, computer, job, turn)
 
 
 def _four_cpus(kernels: dict[str, Kernel], counted: bool) -> dict[Key, Boot]:
     """Threads that map and unmap, in turns, and what the DMA API leaves."""
-    where = machine.get("iommu-smp")
-    disk = replace(where, devices=(*where.devices, *DISK))
+    computer = machine.get("iommu-smp")
+    disk = replace(computer, devices=(*computer.devices, *DISK))
     turns = range(SMP_ROUNDS if counted else 0)
-    every = {
-        ("smp", name, turn): _boot(kernel, where, SMP_S, smp_script(), turn)
+    smp_boots = {
+        ("smp", name, turn): _boot(kernel, computer, SMP_S, smp_script(), turn)
         for turn in turns
         for name, kernel in kernels.items()
     }
-    return every | {
+    return smp_boots | {
         (mode, name, 0): _boot(kernel, disk, API_S, api_script(), mode=mode)
         for mode in API_MODES
         for name, kernel in kernels.items()
     }
 
 
-def _see(title: str, every: dict[Key, Boot], store: Store | None) -> dict[Key, Seen]:
-    if not every:
+def _see(title: str, all_boots: dict[Key, Boot], store: Store | None) -> dict[Key, Seen]:
+    if not all_boots:
         return {}
     seen, _ = boots.run(
-        title, [*every.values()], lambda _, said: replace(parse(said.text), record=said.record), store
+        title, [*all_boots.values()], lambda _, said: replace(parse(said.text), record=said.record), store
     )
-    return dict(zip(every, seen, strict=True))
+    return dict(zip(all_boots, seen, strict=True))
 
 
 def measure(iova_gib: int = 64, smp: bool = True, counted: bool = True, store: Store | None = None) -> Result:
@@ -314,14 +315,14 @@ def measure(iova_gib: int = 64, smp: bool = True, counted: bool = True, store: S
     seen |= _see("map and unmap with four CPUs", _four_cpus(kernels, counted) if smp else {}, store)
     speeds: dict[str, dict[str, list[float]]] = {name: {} for name in FLAVOURS if smp and counted}
     api: dict[str, dict[str, dict[str, Left]]] = {mode: {} for mode in API_MODES if smp}
-    for (what, name, _), shown in seen.items():
-        if what in API_MODES:
-            api[what][name] = shown.left
-        for workload, speed in shown.speed.items() if what == "smp" else ():
+    for (part, name, _), shown in seen.items():
+        if part in API_MODES:
+            api[part][name] = shown.left
+        for workload, speed in shown.speed.items() if part == "smp" else ():
             speeds[name].setdefault(workload, []).extend(speed)
     base, ferry = ({} if not counted else seen["count", name, 0].insn for name in FLAVOURS)
     counts = [Count(loop, base[loop.name], ferry[loop.name]) for loop in LOOPS if counted]
-    memory = {name: shown.memory for (what, name, _), shown in seen.items() if what == "count"}
+    memory = {name: shown.memory for (part, name, _), shown in seen.items() if part == "count"}
     releases = {name: kernel.release for name, kernel in kernels.items()}
     named = tuple(shown.record for shown in seen.values() if shown.record)
     return Result(iova_gib, counts, memory, speeds, releases, api, named)

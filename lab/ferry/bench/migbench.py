@@ -46,7 +46,7 @@ class Plan:
     call: str = "move_pages"
     memory: str = "anon"
     latency: bool = True
-    more: tuple[str, ...] = ()  # further arguments for migbench
+    extra: tuple[str, ...] = ()  # further arguments for migbench
     direct: bool = False  # who writes to the memory does so by direct reads
     ferry: str = "ferry"  # the flavour that all engines but vanilla run on
 
@@ -138,11 +138,11 @@ def programs() -> dict[str, Path]:
 def script(plan: Plan) -> str:
     """The job that measures all of a part, a record per row."""
     lines = [f"loop_device {DEVICE} {plan.size}"] if plan.direct else []
-    more = [*plan.more, *(["--direct-from", DEVICE, "--allow-partial"] if plan.direct else [])]
+    extra = [*plan.extra, *(["--direct-from", DEVICE, "--allow-partial"] if plan.direct else [])]
     for folio in plan.folios:
         for engine in plan.engines:
             args = ["--call", plan.call, *of_memory(plan.memory), "--folio", folio, "--bytes", plan.size]
-            args += ["--runs", str(plan.runs), *(["--latency"] if plan.latency else []), *more]
+            args += ["--runs", str(plan.runs), *(["--latency"] if plan.latency else []), *extra]
             if engine != rows.VANILLA:
                 lines.append(f"use_engine {engine} {plan.channels}")
             lines += [
@@ -155,15 +155,17 @@ def script(plan: Plan) -> str:
 def measure(plan: Plan, machine: Machine, *, kvm: bool = False, store: Store | None = None) -> Measured:
     """Boot what the plan needs, vanilla first, and measure. Raises FerryError if a byte is lost."""
     plan.check(machine)
-    parts, used, every = plan.parts() * plan.rounds, programs(), []
+    parts, used, all_boots = plan.parts() * plan.rounds, programs(), []
     for number, part in enumerate(parts):
         turn = number // len(plan.parts())
         title = f"the bench on {rows.flavour(part.engines[0])}"
         title += f", round {turn + 1} of {plan.rounds}" * (plan.rounds > 1)
         job = qemu.Job(script(part), part.limit_s, programs=used)
-        every.append(Boot(title, part.flavour, machine, job, turn))
-    title = f"move memory in {len(every)} VMs ({machine.name})"
-    of_boots, kernels = boots.run(title, every, lambda index, said: whole(said, parts[index]), store, kvm=kvm)
+        all_boots.append(Boot(title, part.flavour, machine, job, turn))
+    title = f"move memory in {len(all_boots)} VMs ({machine.name})"
+    of_boots, kernels = boots.run(
+        title, all_boots, lambda index, said: whole(said, parts[index]), store, kvm=kvm
+    )
     return Measured(rows.with_ratios(rows.over_rounds(itertools.chain(*of_boots))), kernels, machine)
 
 

@@ -61,30 +61,32 @@ class Row:
         return asdict(self)
 
 
-def from_migbench(found: dict[str, Any], engine: str, channels: int) -> Row:
+def from_migbench(figures: dict[str, Any], engine: str, channels: int) -> Row:
     """What migbench found. Raises FerryError unless all bytes arrived and were verified."""
     try:
-        if not found["passed"] or found["mismatched_bytes"] or not found["verified_bytes"]:
-            raise FerryError(f"{engine}: {found['mismatched_bytes']} bytes differ after the move: {found}")
-        away, waits = found.get("inaccessible_us", {}), found.get("write_wait_us", {})
+        if not figures["passed"] or figures["mismatched_bytes"] or not figures["verified_bytes"]:
+            raise FerryError(
+                f"{engine}: {figures['mismatched_bytes']} bytes differ after the move: {figures}"
+            )
+        away, waits = figures.get("inaccessible_us", {}), figures.get("write_wait_us", {})
         return Row(
-            **{key: found[key] for key in ("call", "memory", "folio_kib", "bytes", "threads", "busy")},
-            **{key: found[key] for key in ("gbps", "gbps_min", "gbps_max", "cpu_ns_per_page")},
-            **{key: found[key] for key in ("minor_faults_per_folio", "tlb_shootdowns_per_folio")},
+            **{key: figures[key] for key in ("call", "memory", "folio_kib", "bytes", "threads", "busy")},
+            **{key: figures[key] for key in ("gbps", "gbps_min", "gbps_max", "cpu_ns_per_page")},
+            **{key: figures[key] for key in ("minor_faults_per_folio", "tlb_shootdowns_per_folio")},
             engine=engine,
             channels=channels,
-            runs=len(found["runs"]),
-            folios_per_call=found["per_call"],
+            runs=len(figures["runs"]),
+            folios_per_call=figures["per_call"],
             ratio=None,
-            first_folio_us=found.get("first_folio_us"),
+            first_folio_us=figures.get("first_folio_us"),
             inaccessible_us={key: away.get(key) for key in PERCENTILES},
             writes=waits.get("samples", 0),
             write_wait_us={key: waits.get(key) for key in PERCENTILES},
-            fault_us={key: found.get("fault_us", {}).get(key) for key in PERCENTILES},
-            verified_bytes=found["verified_bytes"],
+            fault_us={key: figures.get("fault_us", {}).get(key) for key in PERCENTILES},
+            verified_bytes=figures["verified_bytes"],
         )
     except (KeyError, TypeError) as err:
-        raise FerryError(f"{engine}: migbench's JSON is not as expected ({err!r}): {found}") from err
+        raise FerryError(f"{engine}: migbench's JSON is not as expected ({err!r}): {figures}") from err
 
 
 # What a row has of several rounds: medians of their figures, sums of what was counted in each.

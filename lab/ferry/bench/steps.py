@@ -127,17 +127,17 @@ class Breakdown:
 
     def by_step(self) -> dict[str, float]:
         """Instructions per folio of each step."""
-        found = dict.fromkeys(STEPS, 0.0)
+        totals = dict.fromkeys(STEPS, 0.0)
         for count in self.counts:
-            found[count.step] += count.instructions
-        return found
+            totals[count.step] += count.instructions
+        return totals
 
     def by_function(self) -> dict[str, float]:
         """Instructions per folio of each function, the dearest first."""
-        found: dict[str, float] = {}
+        totals: dict[str, float] = {}
         for count in self.counts:
-            found[count.function] = found.get(count.function, 0.0) + count.instructions
-        return dict(sorted(found.items(), key=lambda item: -item[1]))
+            totals[count.function] = totals.get(count.function, 0.0) + count.instructions
+        return dict(sorted(totals.items(), key=lambda item: -item[1]))
 
 
 def build_plugin() -> Path:
@@ -155,16 +155,18 @@ def build_plugin() -> Path:
 
 def table(system_map: str, call: str) -> str:
     """The plugin's table of functions, from the kernel's System.map."""
-    found: dict[int, str] = {}
+    functions: dict[int, str] = {}
     for line in system_map.splitlines():
         address, kind, name = line.split()
         if name == "_etext":
-            found[int(address, 16)] = name
+            functions[int(address, 16)] = name
             break
         # Of several names for one address the first is as good as any.
         if kind in "tTwW" and int(address, 16) >> 63:
-            found.setdefault(int(address, 16), name)
-    lines = [f"{address:x} {_role(name, call)} {_step(name)} {name[:55]}" for address, name in found.items()]
+            functions.setdefault(int(address, 16), name)
+    lines = [
+        f"{address:x} {_role(name, call)} {_step(name)} {name[:55]}" for address, name in functions.items()
+    ]
     if not any(" start " in line for line in lines) or not any(" must " in line for line in lines):
         raise FerryError(f"System.map has no {call}() or no {MUST}(): is this a kernel with migration?")
     return "\n".join(sorted(lines, key=lambda line: int(line.split()[0], 16))) + "\n"
@@ -206,14 +208,14 @@ def script(plan: Plan, engine: str, folio: str) -> str:
 
 def parse(text: str, symbols: Iterable[tuple[int, str]], folios: int) -> tuple[Count, ...]:
     """What the plugin wrote; addresses of modules get the names of the symbols before them."""
-    known = sorted(symbols)
-    places = [address for address, _ in known]
+    ordered = sorted(symbols)
+    places = [address for address, _ in ordered]
     total: dict[tuple[str, str], int] = {}
     for line in text.splitlines():
         step, name, count = line.split()
         if re.fullmatch("f[0-9a-f]{15}", name):
             i = bisect_right(places, int(name, 16))
-            name = known[i - 1][1] if i else "unknown"
+            name = ordered[i - 1][1] if i else "unknown"
         key = (STEPS[int(step)], name)
         total[key] = total.get(key, 0) + int(count)
     return tuple(Count(step, name, count / folios) for (step, name), count in total.items())
@@ -229,13 +231,13 @@ def measure(plan: Plan, store: Store | None = None) -> tuple[list[Breakdown], di
         for name in dict.fromkeys(map(rows.flavour, plan.engines))
     }
     cells = [(folio, engine) for folio in plan.folios for engine in plan.engines]
-    every = []
+    all_boots = []
     for folio, engine in cells:
         flavour = rows.flavour(engine)
         counter = qemu.Plugin(plugin, tables[flavour])
-        how = script(plan, engine, folio)
-        job = qemu.Job(how, RUN_S, programs=programs, kernel_args=("nokaslr",), plugin=counter)
-        every.append(Boot(f"the count of {folio}, {engine}", flavour, plan.machine, job))
+        text = script(plan, engine, folio)
+        job = qemu.Job(text, RUN_S, programs=programs, kernel_args=("nokaslr",), plugin=counter)
+        all_boots.append(Boot(f"the count of {folio}, {engine}", flavour, plan.machine, job))
 
     def parsed(index: int, said: Said) -> Breakdown:
         folio, engine = cells[index]
@@ -249,4 +251,4 @@ def measure(plan: Plan, store: Store | None = None) -> tuple[list[Breakdown], di
         counts = parse(text, symbols, folios)
         return Breakdown(parse_size(folio) // 1024, engine, channels, counts, (said.record,))
 
-    return boots.run(f"count {len(cells)} moves ({plan.server})", every, parsed, store)
+    return boots.run(f"count {len(cells)} moves ({plan.server})", all_boots, parsed, store)

@@ -51,7 +51,7 @@ class Arena:
 
     folio: str
     folios: int
-    by: str
+    mover: str
 
 
 @dataclass(frozen=True)
@@ -69,8 +69,8 @@ class Plan:
     redis_warmup: int = 10000
     traced_requests: int = 20000
     arenas: tuple[Arena, ...] = (
-        *(Arena("4K", 16384, by) for by in ("memcpy", "move_pages")),
-        *(Arena("2M", 32, by) for by in ("memcpy", "move_pages")),
+        *(Arena("4K", 16384, mover) for mover in ("memcpy", "move_pages")),
+        *(Arena("2M", 32, mover) for mover in ("memcpy", "move_pages")),
     )
     arena_moves: int = 4
     channels: int = 16
@@ -97,7 +97,7 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Found:
+class Measured:
     """What a cell has shown."""
 
     cell: Cell
@@ -151,14 +151,14 @@ def _arenas(plan: Plan, engines: Sequence[str]) -> list[Cell]:
     """The application's own copy needs no engine, so it is made on one kernel alone."""
     return [
         Cell(
-            *("arena", f"arena, {arena.by}", arena.folio, engine, _channels(plan, engine)),
-            f"of_folios {parse_size(arena.folio)} arena --items {arena.folios} --by {arena.by} "
+            *("arena", f"arena, {arena.mover}", arena.folio, engine, _channels(plan, engine)),
+            f"of_folios {parse_size(arena.folio)} arena --items {arena.folios} --by {arena.mover} "
             f"--moves {plan.arena_moves}",
             folios=arena.folios,
             rival="arena, move_pages",
         )
         for arena in plan.arenas
-        for engine in (engines if arena.by == "move_pages" else engines[:1])
+        for engine in (engines if arena.mover == "move_pages" else engines[:1])
     ]
 
 
@@ -185,34 +185,34 @@ def build_tierbench() -> Path:
 
 def programs(application: str) -> dict[str, Path]:
     """What a guest has: nothing that another cell needs, so that no cell depends on what else is measured."""
-    found = {"bin/tierbench": build_tierbench()}
+    paths_in_guest = {"bin/tierbench": build_tierbench()}
     if application == "redis":
         packages.ensure(clients.PACKAGES)
-        found |= clients.with_libraries(clients.PROGRAMS)
-    return found
+        paths_in_guest |= clients.with_libraries(clients.PROGRAMS)
+    return paths_in_guest
 
 
 def measure(
     plan: Plan, machine: Machine, chosen: Sequence[Cell], store: Store | None = None
-) -> tuple[list[Found], dict[str, str]]:
+) -> tuple[list[Measured], dict[str, str]]:
     """Each cell in a boot of its own. Returns them in order, and the kernels' releases.
 
     Raises FerryError if a byte is wrong, or nothing was promoted or demoted.
     """
     files = {name: programs(name) for name in {cell.application for cell in chosen}}
     jobs = [qemu.Job(script(plan, cell), TIMEOUT_S, programs=files[cell.application]) for cell in chosen]
-    every = [
+    all_boots = [
         Boot(str(cell), rows.flavour(cell.engine), machine, job)
         for cell, job in zip(chosen, jobs, strict=True)
     ]
 
-    def parsed(index: int, said: Said) -> Found:
+    def parsed(index: int, said: Said) -> Measured:
         return parse(said.text, chosen[index], said.record)
 
-    return boots.run(f"tier memory in {len(chosen)} VMs ({machine.name})", every, parsed, store)
+    return boots.run(f"tier memory in {len(chosen)} VMs ({machine.name})", all_boots, parsed, store)
 
 
-def parse(said: str, cell: Cell, record: str = "") -> Found:
+def parse(said: str, cell: Cell, record: str = "") -> Measured:
     """What a guest has recorded, if all bytes are right and memory has moved. Raises FerryError otherwise."""
     figures = records.of(said, "tier")["found"]
     wrong = {name: figures[name] for name in ("mismatches", "misplaced", "left") if figures.get(name)}
@@ -222,7 +222,7 @@ def parse(said: str, cell: Cell, record: str = "") -> Found:
         raise FerryError(f"{cell}: {figures['promoted']} promoted, {figures['demoted']} demoted")
     if cell.folio != "4K" and (large := records.of(said, "large")["folios"]) < cell.folios:
         raise FerryError(f"{cell}: {large} large folios instead of {cell.folios}")
-    return Found(cell, figures | _of_moves(cell, figures, said), record)
+    return Measured(cell, figures | _of_moves(cell, figures, said), record)
 
 
 def _of_moves(cell: Cell, figures: dict[str, Any], said: str) -> dict[str, float]:
@@ -243,21 +243,29 @@ def _of_moves(cell: Cell, figures: dict[str, Any], said: str) -> dict[str, float
     return {"move_us_per_folio": figures["move_ns"] / moved / 1e3, "move_ms": figures["move_ns"] / 1e6}
 
 
-def as_json(found: Sequence[Found]) -> list[dict[str, Any]]:
+def as_json(measured: Sequence[Measured]) -> list[dict[str, Any]]:
     """A record of each, with its ratio to vanilla in the same case, or in that of its rival."""
-    vanillas = {(one.cell.case, one.cell.folio): one for one in found if one.cell.engine == rows.VANILLA}
-    return [_as_json(one, vanillas.get((one.cell.rival or one.cell.case, one.cell.folio))) for one in found]
+    vanillas = {
+        (cell.case, cell.folio): measurement
+        for measurement in measured
+        if (cell := measurement.cell).engine == rows.VANILLA
+    }
+    return [
+        _as_json(measurement, vanillas.get((cell.rival or cell.case, cell.folio)))
+        for measurement in measured
+        for cell in (measurement.cell,)
+    ]
 
 
-def _as_json(one: Found, vanilla: Found | None) -> dict[str, Any]:
-    cell = one.cell
-    known: dict[str, Any] = {"case": cell.case, "folio": cell.folio, "engine": cell.engine}
-    known |= {"channels": cell.channels} if cell.channels else {}
-    known |= {"settings": dict(cell.settings)} if cell.settings else {}
+def _as_json(measurement: Measured, vanilla: Measured | None) -> dict[str, Any]:
+    cell = measurement.cell
+    figures: dict[str, Any] = {"case": cell.case, "folio": cell.folio, "engine": cell.engine}
+    figures |= {"channels": cell.channels} if cell.channels else {}
+    figures |= {"settings": dict(cell.settings)} if cell.settings else {}
     if vanilla:
-        ratio = one.speed / vanilla.speed
-        known |= {"ratio": ratio} | ({"gain": gain(ratio)} if vanilla is not one else {})
-    return known | one.figures | ({"records": [one.record]} if one.record else {})
+        ratio = measurement.speed / vanilla.speed
+        figures |= {"ratio": ratio} | ({"gain": gain(ratio)} if vanilla is not measurement else {})
+    return figures | measurement.figures | ({"records": [measurement.record]} if measurement.record else {})
 
 
 def gain(ratio: float) -> str:

@@ -97,18 +97,18 @@ def _nodes(args: argparse.Namespace, nodes: int) -> list[str]:
 
 def run(args: argparse.Namespace) -> int:
     """A table, and JSON."""
-    where = machine.get(args.machine, args.cpus)
-    where = where.one_by_one() if args.one_by_one else where
-    more = (
-        *_passed(args, where.nodes),
+    computer = machine.get(args.machine, args.cpus)
+    computer = computer.one_by_one() if args.one_by_one else computer
+    extra = (
+        *_passed(args, computer.nodes),
         *("--order", args.order, *(["--apart"] if args.apart else [])),
         *(["--fragmented", "--allow-partial"] if args.fragmented else []),
     )
-    plan = options.plan(migbench.Plan, args, more=more)
-    plan.check(where)
+    plan = options.plan(migbench.Plan, args, extra=extra)
+    plan.check(computer)
     output = report.output(args)
-    measured = migbench.measure(plan, where, kvm=args.kvm, store=provenance.store(args.anew))
-    name = f"{where.name}, folios one by one" if args.one_by_one else where.name
+    measured = migbench.measure(plan, computer, kvm=args.kvm, store=provenance.store(args.anew))
+    name = f"{computer.name}, folios one by one" if args.one_by_one else computer.name
     order = f", {args.order} order" if args.order != "up" else ""
     how = f"{plan.call}{order}{', threads apart' * args.apart}{', fragmented target' * args.fragmented}"
     output.tell(as_json(measured, f"{name}: {plan.size} per run, {how}", args.kvm))

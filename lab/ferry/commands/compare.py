@@ -17,8 +17,8 @@ from ferry.results.grid import Grid
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Two files, and what counts."""
-    parser.add_argument("one", metavar="A", type=Path, help="a result, as --json writes it")
-    parser.add_argument("other", metavar="B", type=Path, help="another one, of the same command")
+    parser.add_argument("first", metavar="A", type=Path, help="a result, as --json writes it")
+    parser.add_argument("second", metavar="B", type=Path, help="another one, of the same command")
     parser.add_argument(
         "--within", type=float, default=0.0, metavar="PERCENT", help="pass over what differs by less"
     )
@@ -33,16 +33,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Tables of what differs; like diff, 1 if something does."""
     output = report.output(args)
-    one, other = _load(args.one), _load(args.other)
-    cells = compare.cells(one), compare.cells(other)
+    first, second = _load(args.first), _load(args.second)
+    cells = compare.cells(first), compare.cells(second)
     both = len(cells[0]) - len(compare.only(*cells))
     if not both:
-        raise UsageError(f"{args.one} and {args.other} have no cell in common: are they of one command?")
+        raise UsageError(f"{args.first} and {args.second} have no cell in common: are they of one command?")
     differences = [
         difference for difference in compare.differences(*cells) if difference.exceeds(args.within)
     ]
     alone = {"A": compare.only(*cells), "B": compare.only(*reversed(cells))}
-    origins = compare.origins(one, other)
+    origins = compare.origins(first, second)
     tables = [Grid("Where they come from", ("", "A", "B"), origins)]
     if differences:
         tables.append(Grid("Figures", ("cell", "figure", "A", "B", ""), _rows(differences), left=2))
@@ -55,8 +55,8 @@ def run(args: argparse.Namespace) -> int:
                 {
                     "cell": difference.cell,
                     "figure": difference.figure,
-                    "a": difference.one,
-                    "b": difference.other,
+                    "a": difference.first,
+                    "b": difference.second,
                 }
                 for difference in differences
             ],
@@ -65,25 +65,27 @@ def run(args: argparse.Namespace) -> int:
     output.show({}, *tables)
     extra = "".join(f"; only {name} has {len(found)} more" for name, found in alone.items() if found)
     found = f"{both} cells that both have: {len(differences)} figures differ{extra}"
-    note(f"{args.one} (A), {args.other} (B): {found}")
+    note(f"{args.first} (A), {args.second} (B): {found}")
     return 1 if differences or any(alone.values()) else 0
 
 
 def _load(path: Path) -> dict[str, Any]:
     try:
-        found = json.loads(path.read_text())
+        result = json.loads(path.read_text())
     except (OSError, ValueError) as err:
         raise UsageError(f"{path} is no result: {err}") from err
-    if not isinstance(found, dict):
+    if not isinstance(result, dict):
         raise UsageError(f"{path} is no result: it is a list")
-    return found
+    return result
 
 
 def _rows(differences: list[compare.Difference]) -> list[tuple[str, ...]]:
     shown, before = [], ""
     for difference in differences:
         percent = "" if difference.percent is None else f"{difference.percent:+.2f} %"
-        values = ("-" if value is None else f"{value:,.6g}" for value in (difference.one, difference.other))
+        values = (
+            "-" if value is None else f"{value:,.6g}" for value in (difference.first, difference.second)
+        )
         shown.append(
             (difference.cell if difference.cell != before else "", difference.figure, *values, percent)
         )

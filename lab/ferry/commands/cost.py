@@ -24,12 +24,12 @@ def run(args: argparse.Namespace) -> int:
     output = report.output(args)
     store = provenance.store(args.anew)
     if args.unbatched:
-        found = cost.measure(cost.UNBATCHED_CASES, cost.UNBATCHED_LIMITS, "unbatched", store)
+        counted = cost.measure(cost.UNBATCHED_CASES, cost.UNBATCHED_LIMITS, "unbatched", store)
     else:
-        found = cost.measure(store=store)
-    known = provenance.of_vms(machine.get(cost.MACHINE), found.kernels)
+        counted = cost.measure(store=store)
+    origin = provenance.of_vms(machine.get(cost.MACHINE), counted.kernels)
     title = "Instructions per moved folio (icount)"
-    lost = [(failure.case, failure.kernel, failure.why) for failure in found.failures]
+    lost = [(failure.case, failure.kernel, failure.why) for failure in counted.failures]
     failures = [Grid("Not counted", ("caller", "kernel", "why"), lost, left=3)] if lost else []
-    output.tell({"provenance": known, "title": title, **found.as_json()}, *failures)
-    return 0 if found.passed else 1
+    output.tell({"provenance": origin, "title": title, **counted.as_json()}, *failures)
+    return 0 if counted.passed else 1

@@ -34,17 +34,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """The transcript, a table of steps, and JSON; 1 if a step failed."""
-    where = day.where(args.cpus)
+    computer = day.guest_machine(args.cpus)
     if args.kvm and not qemu.KVM.exists():
         raise UsageError(f"{qemu.KVM} is missing: leave out --kvm")
-    made = day.given(args.debs) if args.debs else ()
+    debs = day.packages_in(args.debs) if args.debs else ()
     log, output = Path(args.log or LOG), report.output(args, JSON)
     report.check_writable(log)
     with log.open("w") as file:
-        outcomes, kernels = day.run(where, args.kvm, lambda text: _write(text, file, output), made)
-        known = provenance.of_vms(where, (), kvm=args.kvm) | {"booted": kernels}
+        outcomes, kernels = day.run(computer, args.kvm, lambda text: _write(text, file, output), debs)
+        origin = provenance.of_vms(computer, (), kvm=args.kvm) | {"booted": kernels}
         steps = [asdict(outcome) | {"verdict": outcome.verdict} for outcome in outcomes]
-        result = {"provenance": known, "title": "A first day", "steps": steps}
+        result = {"provenance": origin, "title": "A first day", "steps": steps}
         for table, _ in present.grids(result):
             grid.show(table, file)
     output.tell(result)

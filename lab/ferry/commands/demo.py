@@ -27,18 +27,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Build, boot, move, tell."""
-    where = machine.get("smp")
-    place = paths.OUT / "demo.json"
-    report.check_writable(place)
+    computer = machine.get("smp")
+    target = paths.OUT / "demo.json"
+    report.check_writable(target)
     for flavour in ("vanilla", "ferry"):
         kbuild.build(flavour)
-    measured = migbench.measure(PLAN, where, store=provenance.store())
+    measured = migbench.measure(PLAN, computer, store=provenance.store())
     release = measured.kernels["ferry"]
-    title = f"{where.cpus} emulated CPUs, {PLAN.size} per run from node 0 to node 1, Linux {release}"
+    title = f"{computer.cpus} emulated CPUs, {PLAN.size} per run from node 0 to node 1, Linux {release}"
     result = as_json(measured, title) | {"headline": _on_the_server()}
-    report.Output(str(place)).tell(result)
+    report.Output(str(target)).tell(result)
     *_, written = page.write()
-    print(f"{place}\n{written}")
+    print(f"{target}\n{written}")
     return 0
 
 
@@ -47,13 +47,13 @@ def _on_the_server() -> dict[str, Any]:
     server, table = profile.load(SERVER), experiments.get("v5-throughput")
     cells = experiments.throughput_cells(FOLIOS, [server.dma.channels], ("vanilla", "dma", "ferry"))
     emulator.build()
-    where = server.as_machine()
-    found, kernels = runner.in_vms(cells, where, store=provenance.store())
+    computer = server.as_machine()
+    measured, kernels = runner.in_vms(cells, computer, store=provenance.store())
     return {
         "table": "headline",
         "title": "the earlier design (dma) and Ferry on the server's engine",
         "profile": server.name,
         "quick": False,
-        "provenance": provenance.of_vms(where, kernels) | server.parameters(),
-        "cells": experiments.compare(table, found),
+        "provenance": provenance.of_vms(computer, kernels) | server.parameters(),
+        "cells": experiments.compare(table, measured),
     }

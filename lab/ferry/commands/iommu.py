@@ -39,7 +39,7 @@ def run(args: argparse.Namespace) -> int:
     output = report.output(args, paths.OUT / "iommu.json")
     result = iommu.measure(args.iova, not args.no_smp, not args.dma_api, provenance.store(args.anew))
     used = [machine.get(name) for name in ("iommu", "iommu-smp")]
-    known = {where.name: provenance.of_vms(where, iommu.FLAVOURS) for where in used}
+    origins = {computer.name: provenance.of_vms(computer, iommu.FLAVOURS) for computer in used}
     shown = result.as_json()
     tables = []
     if not args.dma_api:
@@ -47,7 +47,7 @@ def run(args: argparse.Namespace) -> int:
         tables = [present.grid(title, [*shown["costs"], *_published()]), _rest(result)]
     if result.api:
         tables.append(_api(result))
-    output.write({"provenance": known, **shown})
+    output.write({"provenance": origins, **shown})
     output.show({}, *tables)
     return 0 if result.passed else 1
 

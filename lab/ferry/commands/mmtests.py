@@ -27,9 +27,9 @@ def run(args: argparse.Namespace) -> int:
     plan = mmtests.Plan(tuple(args.tests) or mmtests.TESTS, args.engines)
     plan.check()
     output = report.output(args)
-    found, copied = mmtests.run(plan)
-    worse = mmtests.worse(found)
-    output.tell(_as_json(plan, found, copied))
+    outcomes, copied = mmtests.run(plan)
+    worse = mmtests.worse(outcomes)
+    output.tell(_as_json(plan, outcomes, copied))
     for engine, folios in copied.items():
         note(f"{engine} copied {folios:,} folios")
     for line in worse:
@@ -37,11 +37,11 @@ def run(args: argparse.Namespace) -> int:
     return 1 if worse else 0
 
 
-def _as_json(plan: mmtests.Plan, found: list[mmtests.Outcome], copied: dict[str, int]) -> dict[str, Any]:
+def _as_json(plan: mmtests.Plan, outcomes: list[mmtests.Outcome], copied: dict[str, int]) -> dict[str, Any]:
     flavours = ["vanilla"] * (rows.VANILLA in plan.engines) + ["ferry"] * (plan.engines != (rows.VANILLA,))
     return {
         "provenance": provenance.of_vms(plan.machine, flavours),
         "title": "Linux's own tests of mm, and how many of their cases passed, failed, were skipped",
-        "tests": [{**asdict(outcome), "verdict": outcome.verdict} for outcome in found],
+        "tests": [{**asdict(outcome), "verdict": outcome.verdict} for outcome in outcomes],
         "copied": copied,
     }

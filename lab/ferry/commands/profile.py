@@ -81,7 +81,7 @@ def as_json(plan: steps.Plan, breakdowns: list[steps.Breakdown]) -> dict[str, An
     }
 
 
-def _functions(title: str, breakdowns: list[steps.Breakdown], most: int) -> Grid:
+def _functions(title: str, breakdowns: list[steps.Breakdown], count_shown: int) -> Grid:
     """The dearest functions, beside each other."""
     columns = [breakdown.by_function() for breakdown in breakdowns]
     dearest: dict[str, float] = {}
@@ -90,6 +90,6 @@ def _functions(title: str, breakdowns: list[steps.Breakdown], most: int) -> Grid
             dearest[name] = max(dearest.get(name, 0.0), count)
     lines = [
         (name, *(f"{column.get(name, 0.0):,.0f}" for column in columns))
-        for name in sorted(dearest, key=lambda name: -dearest[name])[:most]
+        for name in sorted(dearest, key=lambda name: -dearest[name])[:count_shown]
     ]
     return Grid(title, ("function", *(present.engine(asdict(breakdown)) for breakdown in breakdowns)), lines)

@@ -34,16 +34,16 @@ def run(args: argparse.Namespace) -> int:
     output = report.output(args, paths.OUT / f"redis{part}.json")
     plan = clients.Plan()
     emulator.build()
-    where = server.as_machine()
-    found, kernels = clients.measure(plan, where, cells, provenance.store(args.anew))
+    computer = server.as_machine()
+    measured, kernels = clients.measure(plan, computer, cells, provenance.store(args.anew))
     what = f"moved {2 * plan.trips} times: {plan.requests:,} requests, virtual time"
     output.tell(
         {
-            "provenance": provenance.of_vms(where, kernels),
+            "provenance": provenance.of_vms(computer, kernels),
             "title": f"redis-server under load on one CPU, {what}",
             "profile": args.profile,
             "requests": plan.requests,
-            "cells": [each.as_json(plan) for each in found],
+            "cells": [measurement.as_json(plan) for measurement in measured],
         }
     )
     return 0

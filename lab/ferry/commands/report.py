@@ -53,11 +53,11 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _trace(where: str, kept: figures.Kept) -> int:
+def _trace(line: str, kept: figures.Kept) -> int:
     """A table of what a line is made of, each figure with its records."""
-    name, _, number = where.rpartition(":")
+    name, _, number = line.rpartition(":")
     if not number.isdigit() or not Path(name).is_file():
-        raise UsageError(f"--trace {where}: name a page and a line, as in README.md:16")
+        raise UsageError(f"--trace {line}: name a page and a line, as in README.md:16")
     lines = []
     for source in trace.sources(Path(name).read_text(), int(number), kept):
         value = f"{source.value:,.6g}"
@@ -72,7 +72,7 @@ def _trace(where: str, kept: figures.Kept) -> int:
             )
         )
     head = ("figure", "docs/results", "cell", "its figure", "value", "measured")
-    grid.show(Grid(where, head, lines, left=len(head)))
+    grid.show(Grid(line, head, lines, left=len(head)))
     return 0
 
 
@@ -87,15 +87,19 @@ def _records(source: trace.Source, kept: figures.Kept) -> str:
 def _headline(kept: figures.Kept) -> bytes:
     """What README begins with: what channels give, and what it costs."""
     result = kept.load("table-v5-throughput")
-    cells = [cell for cell in result["cells"] if cell.get("channels", figures.MOST) == figures.MOST]
-    title = f"Moving memory by {figures.MOST} DMA channels, emulated server, by size of folio"
+    cells = [
+        cell
+        for cell in result["cells"]
+        if cell.get("channels", figures.MOST_CHANNELS) == figures.MOST_CHANNELS
+    ]
+    title = f"Moving memory by {figures.MOST_CHANNELS} DMA channels, emulated server, by size of folio"
     return picture.trade(result, cells, title)
 
 
 def keep() -> None:
     """Copy the results that out/ has. Raises FerryError if one is of files that no commit has."""
     # What is of a part of the cells, or of another machine, has another name.
-    found = {}
+    results = {}
     for path in (paths.OUT / f"{name}.json" for name in figures.COMMANDS):
         if not path.is_file():
             note(f"not measured since: {path.stem}")
@@ -105,7 +109,7 @@ def keep() -> None:
             raise FerryError(f"{path} was measured with changes that no commit has: commit, measure again")
         for profile in result.get("profiles", []):
             del profile["functions"]  # thousands, which no page shows
-        found[figures.FOLDER / path.name] = result
+        results[figures.FOLDER / path.name] = result
     figures.FOLDER.mkdir(exist_ok=True)
-    for target, result in found.items():
+    for target, result in results.items():
         report_files.write_json(target, result)

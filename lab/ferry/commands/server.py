@@ -51,17 +51,17 @@ def _build(args: argparse.Namespace) -> int:
 def _fit(args: argparse.Namespace) -> int:
     server = profile.load(args.profile)
     emulator.build()
-    found = fit.run(server)
+    fitted = fit.run(server)
     cells = [
         {"folio": residual.folio, "engine": "dma", "channels": residual.channels, "ratio": residual.ratio}
         | {"published_ratio": residual.published, "fitted": residual.folio in fit.WEIGHT}
-        for residual in found.residuals
+        for residual in fitted.residuals
     ]
     grid.show(present.grid("Ratios to vanilla, the earlier design", cells))
-    for key, value in asdict(found.dma).items():
+    for key, value in asdict(fitted.dma).items():
         print(f"{key} = {value}")
     if args.write:
-        profile.store_dma(server.name, found.dma)
+        profile.store_dma(server.name, fitted.dma)
     return 0
 
 
@@ -70,7 +70,10 @@ def _fault(args: argparse.Namespace) -> int:
     vm = faults.choose(faults.running(), args.vm)
     with faults.connected(vm) as monitor:
         faults.change(monitor, args.channel, values)
-        found = faults.listed(monitor, args.channel)
-    lines = [[str(number), *(str(value).lower() for value in now.values())] for number, now in found.items()]
+        channels = faults.listed(monitor, args.channel)
+    lines = [
+        [str(number), *(str(value).lower() for value in values_now.values())]
+        for number, values_now in channels.items()
+    ]
     grid.show(Grid(f"Channels of VM {vm.name}", ("channel", *faults.NAMES), lines))
     return 0

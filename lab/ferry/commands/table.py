@@ -52,25 +52,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print each table and write it into out/, with a plot; then the page with all of them."""
-    wanted = list(experiments.TABLES.values()) if args.name == ALL else [experiments.get(args.name)]
-    servers = [profile.load(args.profile or table.profile) for table in wanted]
-    wall = [table.name for table in wanted if args.here or table.wall_time]
-    _check(args, wall, all_wall=len(wall) == len(wanted))
+    tables = list(experiments.TABLES.values()) if args.name == ALL else [experiments.get(args.name)]
+    servers = [profile.load(args.profile or table.profile) for table in tables]
+    wall = [table.name for table in tables if args.here or table.wall_time]
+    _check(args, wall, all_wall=len(wall) == len(tables))
     if args.here:
         here.check()
     output = report.output(args)
-    for table, server in zip(wanted, servers, strict=True):
+    for table, server in zip(tables, servers, strict=True):
         report.check_writable(place(_about(table, server, args)))
     results = [
-        _one(table, server, args, twice=args.twice and table.name not in wall)
-        for table, server in zip(wanted, servers, strict=True)
+        _run_table(table, server, args, twice=args.twice and table.name not in wall)
+        for table, server in zip(tables, servers, strict=True)
     ]
     if args.twice and wall:
         note(f"not compared: {', '.join(wall)}: wall time is never the same twice")
     output.write(results[0] if args.name != ALL else {"tables": results})
     if not output.is_stdout:
-        for made in (*map(place, results), *page.write()):
-            print(made)
+        for written in (*map(place, results), *page.write()):
+            print(written)
     return 0
 
 
@@ -97,7 +97,7 @@ def _check(args: argparse.Namespace, wall: list[str], all_wall: bool) -> None:
         raise UsageError("--one-by-one is for VMs: here, say 'sysctl vm.migrate_ranges=0' before")
 
 
-def _one(
+def _run_table(
     table: experiments.Table, server: profile.Profile, args: argparse.Namespace, twice: bool
 ) -> dict[str, Any]:
     """Measure a table, keep it, and show it."""
@@ -116,11 +116,14 @@ def _one(
     return result
 
 
-def _compare(one: dict[str, Any], other: dict[str, Any]) -> None:
+def _compare(first: dict[str, Any], second: dict[str, Any]) -> None:
     """Raise FerryError, naming what differs, unless two results have the same figures."""
-    differ = compare.differences(one["cells"], other["cells"])
+    differ = compare.differences(first["cells"], second["cells"])
     if differ:
-        lines = [f"{each.cell}: {each.figure} {each.one} and {each.other}" for each in differ]
+        lines = [
+            f"{difference.cell}: {difference.figure} {difference.first} and {difference.second}"
+            for difference in differ
+        ]
         shown = "".join(f"\n  {line}" for line in lines[:MOST_SHOWN])
         raise FerryError(
             f"two runs differ in {len(differ)} figures: something in the VM depends on the host{shown}"
@@ -161,11 +164,11 @@ def _measure(
             return computer.one_by_one() if args.one_by_one else computer
 
         machine = booted(server.as_threads() if table.wall_time else server.as_machine())
-        others = {
+        varied = {
             cell.varied: booted(server.varied(*cell.varied).as_machine()) for cell in cells if cell.varied
         }
-        every = [replace(cell, state=state) for state in range(args.states) for cell in cells]
-        measured, kernels = runner.in_vms(every, machine, others, store)
+        all_cells = [replace(cell, state=state) for state in range(args.states) for cell in cells]
+        measured, kernels = runner.in_vms(all_cells, machine, varied, store)
         origin = provenance.of_vms(machine, kernels) | {"server": server.summary, **server.parameters()}
     count = len(measured) // args.states
     by_state = [
@@ -182,9 +185,9 @@ def _measure(
 
 
 def _check_channels(table: experiments.Table, cells: list[Cell], server: profile.Profile) -> None:
-    most = max(each.channels for each in cells)
-    if most > server.dma.channels:
+    needed = max(cell.channels for cell in cells)
+    if needed > server.dma.channels:
         raise UsageError(
-            f"table {table.name} needs {most} channels, but profile {server.name} has "
+            f"table {table.name} needs {needed} channels, but profile {server.name} has "
             f"{server.dma.channels}: raise dma.channels in server/{server.name}.toml"
         )

@@ -40,15 +40,15 @@ def run(args: argparse.Namespace) -> int:
     output = report.output(args, paths.OUT / f"tier{'' if whole else '-part'}.json")
     server, plan = profile.load(SERVER), tier.Plan()
     emulator.build()
-    where = server.as_machine()
+    computer = server.as_machine()
     cells = tier.cells(plan, args.applications, args.engines)
-    found, kernels = tier.measure(plan, where, cells, provenance.store(args.anew))
+    measured, kernels = tier.measure(plan, computer, cells, provenance.store(args.anew))
     output.tell(
         {
-            "provenance": provenance.of_vms(where, kernels),
+            "provenance": provenance.of_vms(computer, kernels),
             "title": f"two tiers on one CPU, virtual time. {tier.DISTANCE}",
             "profile": server.name,
-            "cells": tier.as_json(found),
+            "cells": tier.as_json(measured),
         }
     )
     return 0

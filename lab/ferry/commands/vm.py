@@ -60,17 +60,17 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("a shell needs a terminal; for one command, write it after --")
     if args.profile:
         return _on_server(args)
-    where = machine.get(args.machine, args.cpus)
+    computer = machine.get(args.machine, args.cpus)
     setup = _engine(args)
-    qemu.ensure_emulator(where, args.kvm)
+    qemu.ensure_emulator(computer, args.kvm)
     kernel = kbuild.build(args.kernel)
     if args.kvm:
         qemu.probe_kvm(kernel)
     if not args.command:
-        return _shell(kernel, where, setup, args)
+        return _shell(kernel, computer, setup, args)
     script = f"{setup}cd {shlex.quote(str(Path.cwd()))}\n{shlex.join(args.command)}"
     job = qemu.Job(script, args.timeout, host_root=True, kernel_args=tuple(args.arg))
-    return qemu.run(kernel, where, job, kvm=args.kvm, on_output=_print).status
+    return qemu.run(kernel, computer, job, kvm=args.kvm, on_output=_print).status
 
 
 def _on_server(args: argparse.Namespace) -> int:
@@ -88,11 +88,11 @@ def _on_server(args: argparse.Namespace) -> int:
         kernel_args=tuple(args.arg),
         controlled=True,  # by ./ferry server fault
     )
-    where = server.as_machine() if args.cpus is None else server.as_threads().with_cpus(args.cpus)
+    computer = server.as_machine() if args.cpus is None else server.as_threads().with_cpus(args.cpus)
     if args.command:
-        return qemu.run(kernel, where, job, on_output=_print).status
+        return qemu.run(kernel, computer, job, on_output=_print).status
     note("a shell on the emulated server: 'exit' ends it, and so does ctrl-a x at once")
-    return qemu.shell(kernel, where, job)
+    return qemu.shell(kernel, computer, job)
 
 
 def _engine(args: argparse.Namespace) -> str:
@@ -106,14 +106,14 @@ def _engine(args: argparse.Namespace) -> str:
     return f"use_engine {args.engine} {args.channels}\n"
 
 
-def _shell(kernel: kbuild.Kernel, where: machine.Machine, setup: str, args: argparse.Namespace) -> int:
+def _shell(kernel: kbuild.Kernel, computer: machine.Machine, setup: str, args: argparse.Namespace) -> int:
     """An interactive shell; its set-up is what virtme-ng takes for root's shell."""
     paths.BUILD.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="vm-", dir=paths.BUILD) as folder:
         shell = Path(folder, "shell")
         shell.write_text(shell_script(kernel, setup))
         shell.chmod(0o755)
-        command = qemu.vng_command(kernel, where, tuple(args.arg), args.kvm)
+        command = qemu.vng_command(kernel, computer, tuple(args.arg), args.kvm)
         return subprocess.run([*command, "--shell", str(shell)]).returncode
 
 

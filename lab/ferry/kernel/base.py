@@ -23,7 +23,7 @@ class Base:
     version: str
     tarball: Path
     sha256: str | None  # None: nobody tested the patches on this version
-    known: str = ""  # the versions on which somebody did
+    tested: str = ""  # the versions on which somebody did
     archive: str = ""  # where these are when mirrors have moved on
     suite: str | None = None  # of Debian, where it is not the system's own
 
@@ -80,12 +80,12 @@ def _fetched(table: dict[str, Any], folder: Path) -> tuple[str, Path]:
 def verify(base: Base) -> None:
     """Compare the tarball with the checksum of its version; an unknown version is only noted."""
     if base.sha256 is None:
-        note(f"note: {base.package} {base.version} is new to Ferry, which knows {base.known}")
+        note(f"note: {base.package} {base.version} is new to Ferry, which knows {base.tested}")
         return
     with base.tarball.open("rb") as file:
-        found = hashlib.file_digest(file, "sha256").hexdigest()
-    if found != base.sha256:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    if digest != base.sha256:
         again = f"apt-get install --reinstall {base.package}"
         if base.suite:
             again = f"rm -r {base.tarball.parents[3]}"
-        raise FerryError(f"{base.tarball} is damaged: SHA-256 {found}, expected {base.sha256}; run: {again}")
+        raise FerryError(f"{base.tarball} is damaged: SHA-256 {digest}, expected {base.sha256}; run: {again}")

@@ -43,12 +43,12 @@ def checkpatch(table: series.Table) -> None:
     with tempfile.TemporaryDirectory() as scratch:
         written = series.export(table, Path(scratch) / "series", tree.HERE)
         root = tree.HERE.tree
-        for one in table.series:
+        for checked in table.series:
             said = {}
-            for patch in written[one.name][1:]:
-                found = _complaints([root / "scripts/checkpatch.pl", "--strict", *style, patch], root)
-                said[patch.name] = found.splitlines()
-            bad, summary = judge(one, said)
+            for patch in written[checked.name][1:]:
+                complaint = _complaints([root / "scripts/checkpatch.pl", "--strict", *style, patch], root)
+                said[patch.name] = complaint.splitlines()
+            bad, summary = judge(checked, said)
             complaints += bad
             clean.append(summary)
     if complaints:
@@ -57,7 +57,7 @@ def checkpatch(table: series.Table) -> None:
         note(f"checkpatch --strict: {summary}")
 
 
-def judge(one: series.Series, said: dict[str, list[str]]) -> tuple[list[str], str]:
+def judge(checked: series.Series, said: dict[str, list[str]]) -> tuple[list[str], str]:
     """What is to be mended of what checkpatch said to each patch, and a line on a series that is clean.
 
     It is to be mended as well that something is to be ignored which checkpatch does not say: the
@@ -65,23 +65,23 @@ def judge(one: series.Series, said: dict[str, list[str]]) -> tuple[list[str], st
     """
     bad: list[str] = []
     ignored: Counter[str] = Counter()
-    for row, (patch, lines) in zip(one.patches, said.items(), strict=True):
-        own: Counter[str] = Counter()
+    for row, (patch, lines) in zip(checked.patches, said.items(), strict=True):
+        of_patch: Counter[str] = Counter()
         for line in lines:
             found = _TYPE.search(line)
             if found and found[1] in row.checkpatch_ignore:
-                own[found[1]] += 1
-            elif found and found[1] in one.checkpatch_ignore:
+                of_patch[found[1]] += 1
+            elif found and found[1] in checked.checkpatch_ignore:
                 ignored[found[1]] += 1
             else:
-                bad.append(f"{one.name}, {patch}: {line}")
-        unused = sorted(row.checkpatch_ignore.keys() - own)
-        bad += [f"{one.name}, {patch}: has no {kind} to ignore" for kind in unused]
-        ignored += own
-    unused = sorted(one.checkpatch_ignore.keys() - ignored)
-    bad += [f"{one.name}: has no {kind} to ignore" for kind in unused]
+                bad.append(f"{checked.name}, {patch}: {line}")
+        unused = sorted(row.checkpatch_ignore.keys() - of_patch)
+        bad += [f"{checked.name}, {patch}: has no {kind} to ignore" for kind in unused]
+        ignored += of_patch
+    unused = sorted(checked.checkpatch_ignore.keys() - ignored)
+    bad += [f"{checked.name}: has no {kind} to ignore" for kind in unused]
     told = ", ".join(f"{count} {kind}" for kind, count in sorted(ignored.items())) or "nothing"
-    return bad, f"{one.name}: {len(said)} patches are clean; ignored: {told}"
+    return bad, f"{checked.name}: {len(said)} patches are clean; ignored: {told}"
 
 
 def kernel_doc() -> None:
@@ -98,13 +98,15 @@ def sparse() -> None:
     """sparse over Ferry's objects, with the debug flavour's config, which has the most of them."""
     packages.ensure([*kbuild.PACKAGES, "sparse"])
     out = kbuild.prepare(kbuild.flavour("debug"), tree.HERE)
-    own = [str(name) for name in tree.HERE.src_files()]
-    included = {name for path in own for name in _included(path)} | _included_by_patches()
-    sources = [n for n in own if n.endswith(".c") and n.startswith(_BUILT) and n not in included]
+    names = [str(name) for name in tree.HERE.src_files()]
+    included = {name for path in names for name in _included(path)} | _included_by_patches()
+    sources = [n for n in names if n.endswith(".c") and n.startswith(_BUILT) and n not in included]
     said = _make_and_listen(out, ["C=2", *(f"{name[:-2]}.o" for name in sources)], "sparse")
-    found = [line for line in said if line.startswith(tuple(own)) and not _CONDITIONAL_LOCKS.search(line)]
-    if found:
-        raise FerryError("sparse complains:\n  " + "\n  ".join(found))
+    complaints = [
+        line for line in said if line.startswith(tuple(names)) and not _CONDITIONAL_LOCKS.search(line)
+    ]
+    if complaints:
+        raise FerryError("sparse complains:\n  " + "\n  ".join(complaints))
     note(f"sparse: {len(sources)} files are clean")
 
 
@@ -116,15 +118,15 @@ def _included(name: str) -> list[str]:
 
 def _included_by_patches() -> set[str]:
     """The same for files of Linux's that a patch lets include them."""
-    found: set[str] = set()
+    included: set[str] = set()
     for patch in tree.HERE.patch_files():
         folder = Path()
         for path, name in _PATCHED.findall(patch.read_text()):
             if path:
                 folder = Path(path).parent
             else:
-                found.add(str(folder / name))
-    return found
+                included.add(str(folder / name))
+    return included
 
 
 def each_patch(table: series.Table) -> None:

@@ -63,9 +63,9 @@ def added(patch: str) -> str:
     return "".join(line[1:] for line in patch.splitlines(keepends=True) if line.startswith("+"))
 
 
-def verify_same(vanilla: Mapping[str, str], ferry: Mapping[str, str], own: set[str]) -> None:
+def verify_same(vanilla: Mapping[str, str], ferry: Mapping[str, str], of_ferry: set[str]) -> None:
     """Raise FerryError if two kernels that are to be compared differ in more than Ferry's options."""
-    names = (vanilla.keys() | ferry.keys()) - own
+    names = (vanilla.keys() | ferry.keys()) - of_ferry
     differ = sorted(n for n in names if vanilla.get(n, "n") != ferry.get(n, "n"))
     if differ:
         raise FerryError(

@@ -78,11 +78,11 @@ def build(choice: Choice, target: Path = paths.OUT / "deb") -> list[Path]:
         for old in source.glob("linux-*.deb"):
             old.unlink()
         kbuild.make(out, "bindeb-pkg", title="make the packages")
-        made = _collect(source, target)
-    for path in made:
+        debs = _collect(source, target)
+    for path in debs:
         if key and path.name.startswith("linux-image-"):
             sign.package(path, key)
-    return made
+    return debs
 
 
 def left_out(choice: Choice, start: str | None) -> list[str]:
@@ -107,15 +107,15 @@ def _secure_boot(folder: Path = Path("/sys/firmware/efi/efivars")) -> bool:
     return any(path.read_bytes()[-1:] == b"\1" for path in folder.glob("SecureBoot-*"))
 
 
-def _start(given: str | None) -> str | None:
+def _start(name: str | None) -> str | None:
     """The config to start from; None: the lab's."""
-    if given in DEBIAN_CONFIGS:
+    if name in DEBIAN_CONFIGS:
         packages.ensure([DEBIAN_PACKAGE])
-        return read(DEBIAN_CONFIGS[given])
-    if given:
-        if not Path(given).is_file():
-            raise FerryError(f"no config {given}; name a file like /boot/config-6.12.0, or '{DEBIAN}'")
-        return read(Path(given))
+        return read(DEBIAN_CONFIGS[name])
+    if name:
+        if not Path(name).is_file():
+            raise FerryError(f"no config {name}; name a file like /boot/config-6.12.0, or '{DEBIAN}'")
+        return read(Path(name))
     running = Path(f"/boot/config-{os.uname().release}")
     if running.is_file():
         return read(running)
@@ -129,7 +129,7 @@ def read(path: Path) -> str:
     return (lzma.decompress(data) if path.suffix == ".xz" else data).decode()
 
 
-def wanted(start: str | None, tests: bool) -> config.Options:
+def ferry_options(start: str | None, tests: bool) -> config.Options:
     """The options that make it Ferry's kernel, as far as the config that it starts from has their place."""
     names = ["common"] if start is None else []
     names += ["ferry", "operator", *(["test"] if tests else [])]
@@ -143,7 +143,7 @@ def configure(
     out: Path, start: str | None, modules: Path | None, *, tests: bool = False, signed: bool = False
 ) -> None:
     """Make .config; modules lists those to keep, as /proc/modules does, None: all of start's."""
-    options = wanted(start, tests) | (sign.OPTIONS if signed else {})
+    options = ferry_options(start, tests) | (sign.OPTIONS if signed else {})
     if start is None:
         files.write(out / "ferry.config", config.render(options))
         kbuild.make(out, f"KCONFIG_ALLCONFIG={out / 'ferry.config'}", "allnoconfig", title="configure")
@@ -177,10 +177,10 @@ def _lsmod(out: Path, modules: Path) -> Path:
 def _collect(source: Path, target: Path) -> list[Path]:
     """Move image and headers to their folder; the C library's headers stay Debian's own."""
     target.mkdir(parents=True, exist_ok=True)
-    made = [p for p in sorted(source.glob("linux-*.deb")) if not p.name.startswith("linux-libc-dev")]
-    if not made:
+    debs = [p for p in sorted(source.glob("linux-*.deb")) if not p.name.startswith("linux-libc-dev")]
+    if not debs:
         raise FerryError(f"bindeb-pkg left no packages in {source}; see {paths.LOGS}")
     # Of an older Linux: who installs linux-image-*.deb wants one
     for old in [each for kind in ("image", "headers") for each in target.glob(f"linux-{kind}-*-ferry_*.deb")]:
         old.unlink()
-    return [Path(shutil.move(path, target / path.name)) for path in made]
+    return [Path(shutil.move(path, target / path.name)) for path in debs]

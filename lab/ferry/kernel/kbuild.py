@@ -135,21 +135,21 @@ def own_options(places: Places) -> set[str]:
 
 def _configure(row: Flavour, out: Path, places: Places) -> None:
     """Make .config from the fragments, unless it was made from the same before."""
-    wanted = config.merge(places.fragments(row.fragments))
+    options = config.merge(places.fragments(row.fragments))
     stamp = out / "ferry-configured"
     settings = sorted(ENV.items())
     # Kconfig asks the compiler, and what ENV says can change its answers.
     state = files.digest(
-        config.render(wanted), tree.fingerprint(out.parent, places), _compiler(), repr(settings)
+        config.render(options), tree.fingerprint(out.parent, places), _compiler(), repr(settings)
     )
     if files.read(stamp) == state:
         return
     stamp.unlink(missing_ok=True)
-    files.write(out / "ferry.config", config.render(wanted))
+    files.write(out / "ferry.config", config.render(options))
     scratch = out / ".config.new"
     where = (f"KCONFIG_ALLCONFIG={out / 'ferry.config'}", f"KCONFIG_CONFIG={scratch}")
     make(out, *where, "allnoconfig", title=f"configure {row.name}")
-    config.verify(wanted, config.parse(scratch.read_text()))
+    config.verify(options, config.parse(scratch.read_text()))
     files.write(out / ".config", scratch.read_text())
     files.write(stamp, state)
 

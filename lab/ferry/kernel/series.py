@@ -102,26 +102,26 @@ def _table(path: Path, folder: Path, data: dict[str, Any]) -> Table:
     for row in rows:
         where = f"{path}: series '{row.get('name', '')}'"
         patches = [_row(Patch, patch, f"{where}, a patch") for patch in row.pop("patch", [])]
-        one = _row(Series, {**row, "patches": patches}, where)
-        if not _NAME.fullmatch(one.name):
+        series = _row(Series, {**row, "patches": patches}, where)
+        if not _NAME.fullmatch(series.name):
             raise FerryError(f"{where}: a name is of small letters, digits and '-'")
         before = [other.name for other in read]
-        if one.name in before:
+        if series.name in before:
             raise FerryError(f"{where} is there twice")
-        if strange := [name for name in one.needs if name not in before]:
+        if strange := [name for name in series.needs if name not in before]:
             raise FerryError(f"{where} needs '{strange[0]}', which is none before it")
-        read.append(one)
+        read.append(series)
     return Table(folder, tuple(read))
 
 
 def _row(kind: type[_Row], row: dict[str, Any], where: str) -> _Row:
     """A row as a dataclass; its keys are the dataclass's fields."""
-    known = {one.name: one for one in fields(kind)}
+    columns = {column.name: column for column in fields(kind)}
     for key in row:
-        if key not in known:
+        if key not in columns:
             raise FerryError(f"{where}: unknown key '{key}'")
-    for name, one in known.items():
-        if not row.get(name) and one.default is MISSING and one.default_factory is MISSING:
+    for name, column in columns.items():
+        if not row.get(name) and column.default is MISSING and column.default_factory is MISSING:
             raise FerryError(f"{where}: no '{name}'")
     ignore = row.get("checkpatch_ignore", {})
     if not isinstance(ignore, dict) or not all(isinstance(why, str) and why for why in ignore.values()):
@@ -181,8 +181,8 @@ def commit(table: Table, places: tree.Places) -> None:
     with tempfile.TemporaryDirectory() as scratch:
         index = _Index(places, Path(scratch))
         ends = {}
-        for one in table.series:
-            for row in one.patches:
+        for series in table.series:
+            for row in series.patches:
                 hooks = _matching("hook", row.hooks, places.patch_files(), places.patches)
                 for hook in hooks:
                     index.add_hook(hook)
@@ -191,21 +191,23 @@ def commit(table: Table, places: tree.Places) -> None:
                 if row.message is None and not hooks:
                     raise FerryError("series.toml: a patch has neither a message nor a hook")
                 index.commit(table.folder / row.message if row.message else hooks[0])
-            ends[one.branch] = ends[BRANCH] = index.head
+            ends[series.branch] = ends[BRANCH] = index.head
         _verify_complete(index)
         for branch, head in ends.items():
             index.git("update-ref", f"refs/heads/{branch}", head)
 
 
-def _matching(what: str, patterns: Sequence[str], every: Sequence[Path], where: object) -> list[Path]:
+def _matching(kind: str, patterns: Sequence[str], candidates: Sequence[Path], place: object) -> list[Path]:
     """The paths that a row of the table names, those of each pattern in turn; a hook by its file's name."""
     chosen: list[Path] = []
     for pattern in patterns:
         paths = [
-            path for path in every if fnmatch.fnmatch(path.name if what == "hook" else str(path), pattern)
+            path
+            for path in candidates
+            if fnmatch.fnmatch(path.name if kind == "hook" else str(path), pattern)
         ]
         if not paths:
-            raise FerryError(f"series.toml: no {what} {pattern} in {where}")
+            raise FerryError(f"series.toml: no {kind} {pattern} in {place}")
         chosen += paths
     return chosen
 
@@ -234,24 +236,24 @@ def export(table: Table, folder: Path, places: tree.Places) -> dict[str, list[Pa
         raise FerryError(f"cannot write to {folder}: {err.strerror}") from err
     commit(table, places)
     written = {}
-    ends = [tree.BASE, *(one.branch for one in table.series)]
-    for number, (one, (start, end)) in enumerate(zip(table.series, pairwise(ends), strict=True), 1):
-        own = folder / f"{number}-{one.name}"
+    ends = [tree.BASE, *(series.branch for series in table.series)]
+    for number, (series, (start, end)) in enumerate(zip(table.series, pairwise(ends), strict=True), 1):
+        own_folder = folder / f"{number}-{series.name}"
         git(
             places.tree,
-            *("-c", f"branch.{end}.description={cover_letter(table, one, places)}"),
+            *("-c", f"branch.{end}.description={cover_letter(table, series, places)}"),
             *("format-patch", "-q", "--no-signature", "--cover-letter", "--cover-from-description=subject"),
-            *("-o", own.resolve(), f"{start}..{end}"),
+            *("-o", own_folder.resolve(), f"{start}..{end}"),
         )
-        written[one.name] = sorted(own.glob("*.patch"))
+        written[series.name] = sorted(own_folder.glob("*.patch"))
     _verify_needs(table, written, places)
     return written
 
 
 def _verify_needs(table: Table, written: dict[str, list[Path]], places: tree.Places) -> None:
     """Raise FerryError naming a series that needs more than the base and what it says."""
-    for one in table.series:
-        names = [*one.needs, one.name]
+    for series in table.series:
+        names = [*series.needs, series.name]
         patches = [
             path.resolve()
             for other in table.series
@@ -262,29 +264,29 @@ def _verify_needs(table: Table, written: dict[str, list[Path]], places: tree.Pla
             try:
                 _Index(places, Path(scratch)).git("apply", "--cached", *patches)
             except CommandFailed as err:
-                there = " and ".join(["the base", *one.needs])
-                raise FerryError(f"series '{one.name}' does not apply on {there}: {err}") from err
+                stands_on = " and ".join(["the base", *series.needs])
+                raise FerryError(f"series '{series.name}' does not apply on {stands_on}: {err}") from err
 
 
-def cover_letter(table: Table, one: Series, places: tree.Places) -> str:
+def cover_letter(table: Table, series: Series, places: tree.Places) -> str:
     """The text of its file, with what the series stands on and what checkpatch is told to ignore."""
-    text = _text(table, one)
+    text = _text(table, series)
     base = git(places.tree, "log", "-1", "--format=%s", tree.BASE)
-    if one.needs:
-        needed = [other for other in table.series if other.name in one.needs]
+    if series.needs:
+        needed = [other for other in table.series if other.name in series.needs]
         subjects = [f'{other.name}, "{_text(table, other).splitlines()[0]}"' for other in needed]
         stands = f"The patches apply to Debian's {base} after:\n\n"
         stands += "\n".join(_wrap(subject, "  ", "    ") for subject in subjects)
     else:
         stands = _wrap(f"The patches apply to Debian's {base} alone; they need no other series.")
-    return f"{text}\n\n{_titled('Base', stands)}\n\n{_titled('checkpatch', _ignored(one))}\n"
+    return f"{text}\n\n{_titled('Base', stands)}\n\n{_titled('checkpatch', _ignored(series))}\n"
 
 
-def _text(table: Table, one: Series) -> str:
+def _text(table: Table, series: Series) -> str:
     try:
-        return (table.folder / one.cover).read_text().strip()
+        return (table.folder / series.cover).read_text().strip()
     except OSError as err:
-        raise FerryError(f"cannot read {table.folder / one.cover}: {err.strerror}") from err
+        raise FerryError(f"cannot read {table.folder / series.cover}: {err.strerror}") from err
 
 
 def _titled(title: str, text: str) -> str:
@@ -302,10 +304,10 @@ def _wrap(text: str, first: str = "", rest: str = "") -> str:
     )
 
 
-def _ignored(one: Series) -> str:
+def _ignored(series: Series) -> str:
     """What checkpatch is told to ignore in a series, and why."""
-    of = {"all patches": one.checkpatch_ignore}
-    of |= {f"patch {number}": row.checkpatch_ignore for number, row in enumerate(one.patches, 1)}
+    of = {"all patches": series.checkpatch_ignore}
+    of |= {f"patch {number}": row.checkpatch_ignore for number, row in enumerate(series.patches, 1)}
     lines = []
     for where, ignore in of.items():
         for why in dict.fromkeys(ignore.values()):

@@ -48,7 +48,7 @@ class Places:
         return self.base / "patches"
 
     @property
-    def own(self) -> Path:
+    def own_src(self) -> Path:
         """New files that only this base has, or has otherwise than kernel/src."""
         return self.base / "src"
 
@@ -65,19 +65,21 @@ class Places:
 
     def src_files(self) -> list[Path]:
         """The new files, relative to the tree."""
-        found = {p.relative_to(top) for top in (self.src, self.own) for p in top.rglob("*") if p.is_file()}
-        return sorted(p for p in found if p.suffix not in (".o", ".swp"))
+        listed = {
+            p.relative_to(top) for top in (self.src, self.own_src) for p in top.rglob("*") if p.is_file()
+        }
+        return sorted(p for p in listed if p.suffix not in (".o", ".swp"))
 
     def source(self, name: Path | str) -> Path:
         """Where a new file is: that of this base alone wins."""
-        own = self.own / name
+        own = self.own_src / name
         return own if own.is_file() else self.src / name
 
     def fragments(self, names: Iterable[str]) -> list[Path]:
         """The config fragments of these names, each followed by what this base has otherwise."""
         folders = (self.src.parent / "config", self.base / "config")
-        found = [folder / f"{name}.config" for name in names for folder in folders]
-        return [path for path in found if path.parent == folders[0] or path.is_file()]
+        listed = [folder / f"{name}.config" for name in names for folder in folders]
+        return [path for path in listed if path.parent == folders[0] or path.is_file()]
 
 
 @dataclass(frozen=True)
@@ -141,7 +143,7 @@ def refuse_drift(linux: base.Base, applied: Applied) -> None:
         lines = "".join(f"\n  {name}: {where}" for name, where in applied.failed.items())
         raise FerryError(
             f"the patches do not all apply to {linux.package} {linux.version}:{lines}\n"
-            f"rebase them, or install a version that its base.toml knows, {linux.known}: "
+            f"rebase them, or install a version that its base.toml knows, {linux.tested}: "
             f"what mirrors no longer have is at {linux.archive}"
         )
 
@@ -282,35 +284,35 @@ def _indexed_worktree(places: Places, path: Path, commit: str) -> None:
 
 def _am(tree: Path, patch: Path) -> bool:
     """Commit a patch; False if it took a three-way merge. Raises CommandFailed with the files in its way."""
-    how = ("am", "-q", "--committer-date-is-author-date")
+    command = ("am", "-q", "--committer-date-is-author-date")
     try:
-        git(tree, *how, patch)
+        git(tree, *command, patch)
         return True
     except CommandFailed as err:
-        where = ", ".join(dict.fromkeys(_FAILED_AT.findall(str(err)))) or "its text"
+        files_in_its_way = ", ".join(dict.fromkeys(_FAILED_AT.findall(str(err)))) or "its text"
         git(tree, "am", "--quit")
     try:
-        git(tree, *how, "--3way", patch)
+        git(tree, *command, "--3way", patch)
     except CommandFailed as err:
-        raise CommandFailed(where, err.returncode) from err
+        raise CommandFailed(files_in_its_way, err.returncode) from err
     return False
 
 
 def link(places: Places) -> None:
     """Link each file of kernel/src to its place in build/linux; remove links that lead nowhere."""
     listing = places.tree / ".git/info/exclude"
-    wanted = places.src_files()
+    names = places.src_files()
     for line in (files.read(listing) or "").splitlines():
         old = places.tree / line.lstrip("/")
         if line.startswith("/") and old.is_symlink() and not old.exists():
             old.unlink()
-    for name in wanted:
+    for name in names:
         here, there = places.tree / name, places.source(name)
         if here.exists() and not here.is_symlink():
             raise FerryError(f"{there} is a file that Linux has: change it by a patch instead")
         here.parent.mkdir(parents=True, exist_ok=True)
         files.link(here, there)
-    files.write(listing, "".join(f"/{name}\n" for name in wanted) + "/out-*/\n")
+    files.write(listing, "".join(f"/{name}\n" for name in names) + "/out-*/\n")
 
 
 def fingerprint(tree: Path, places: Places) -> str:
@@ -332,11 +334,11 @@ def refresh(places: Places) -> list[Path]:
     options = ("--zero-commit", "--no-signature", "-q", "--no-numbered", "-o", str(scratch))
     git(places.tree, "format-patch", *options, f"{BASE}..HEAD")
     places.patches.mkdir(parents=True, exist_ok=True)
-    made = sorted(scratch.glob("*.patch"))
-    names = _keep_names(made, {_subject(old): old.name for old in places.patch_files()})
+    patches = sorted(scratch.glob("*.patch"))
+    names = _keep_names(patches, {_subject(old): old.name for old in places.patch_files()})
     for old in places.patch_files():
         old.unlink()
-    for new, name in zip(made, names, strict=True):
+    for new, name in zip(patches, names, strict=True):
         shutil.copyfile(new, places.patches / name)
     shutil.rmtree(scratch, ignore_errors=True)
     record(places)
@@ -348,12 +350,12 @@ def _subject(patch: Path) -> str:
     return " ".join(str(email.message_from_string(patch.read_text())["subject"]).split())
 
 
-def _keep_names(made: Sequence[Path], known: Mapping[str, str]) -> list[str]:
+def _keep_names(patches: Sequence[Path], old_names: Mapping[str, str]) -> list[str]:
     """The names of patches: the old one where its subject has one, else the number after the last."""
     names: list[str] = []
-    for patch in made:
+    for patch in patches:
         number = int(names[-1][:4]) + 1 if names else 1
-        names.append(known.get(_subject(patch), f"{number:04}{patch.name[4:]}"))
+        names.append(old_names.get(_subject(patch), f"{number:04}{patch.name[4:]}"))
     if names != sorted(set(names)):
         raise FerryError(
             "no number is free in the base's patches where a commit is new: rename the patches "

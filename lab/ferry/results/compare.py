@@ -27,13 +27,13 @@ class Difference:
 
     cell: str
     figure: str
-    one: float | None
-    other: float | None
+    first: float | None
+    second: float | None
 
     @property
     def percent(self) -> float | None:
-        """How much more the other is; None if one of them has no such figure, or nothing."""
-        return (self.other / self.one - 1) * 100 if self.one and self.other is not None else None
+        """How much more the second is; None if one of them has no such figure, or nothing."""
+        return (self.second / self.first - 1) * 100 if self.first and self.second is not None else None
 
     def exceeds(self, percent: float) -> bool:
         """Whether they differ by more."""
@@ -82,32 +82,32 @@ def _leaves(
         yield from _leaves(inner, (*path, str(key)), lists)
 
 
-def differences(one: Sequence[Json], other: Sequence[Json]) -> list[Difference]:
+def differences(first: Sequence[Json], second: Sequence[Json]) -> list[Difference]:
     """Each figure that is not the same in both, of the cells that both have."""
-    named = {name(cell): cell for cell in other}
-    found = []
-    for cell in one:
+    named = {name(cell): cell for cell in second}
+    differing = []
+    for cell in first:
         if twin := named.get(name(cell)):
             before, after = figures(cell), figures(twin)
-            found += [
+            differing += [
                 Difference(name(cell), key, before.get(key), after.get(key))
                 for key in before | after
                 if before.get(key) != after.get(key)
             ]
-    return found
+    return differing
 
 
-def only(one: Sequence[Json], other: Sequence[Json]) -> list[str]:
+def only(first: Sequence[Json], second: Sequence[Json]) -> list[str]:
     """The cells that only the first has."""
-    known = {name(cell) for cell in other}
-    return [name(cell) for cell in one if name(cell) not in known]
+    names = {name(cell) for cell in second}
+    return [name(cell) for cell in first if name(cell) not in names]
 
 
-def origins(one: Json, other: Json) -> list[tuple[str, str, str]]:
+def origins(first: Json, second: Json) -> list[tuple[str, str, str]]:
     """What differs of where they come from: kernels, host, machine, commit, date."""
     before, after = (
         {", ".join(path): str(value) for path, value in _leaves(result.get("provenance", {}), lists=False)}
-        for result in (one, other)
+        for result in (first, second)
     )
     return [
         (key, before.get(key, "-"), after.get(key, "-"))

@@ -38,8 +38,8 @@ COMMANDS = {
     **{f"table-{name}": f"./ferry table {name}" for name in experiments.TABLES},
 }
 _BLOCK = re.compile(r"(<!-- figures: ([a-z0-9-]+) -->\n).*?(\n?<!-- end of figures -->)", re.S)
-MOST = 16  # channels of the emulated server
-LARGE = 2048  # KiB, its largest folios
+MOST_CHANNELS = 16  # channels of the emulated server
+LARGEST_KIB = 2048  # KiB, its largest folios
 
 
 @dataclass(frozen=True)
@@ -53,8 +53,8 @@ class Kept:
         path = self.folder / f"{name}.json"
         if not path.is_file():
             raise FerryError(f"{path} is not there: run '{COMMANDS[name]}', then './ferry report --keep'")
-        found: Json = json.loads(path.read_text())
-        return found
+        result: Json = json.loads(path.read_text())
+        return result
 
 
 def results(folder: Path) -> list[Path]:
@@ -66,10 +66,10 @@ def results(folder: Path) -> list[Path]:
 def fill(text: str, kept: Kept) -> str:
     """A page with all its blocks and figures written anew. Raises FerryError for one that nobody knows."""
 
-    def block(found: re.Match[str]) -> str:
-        if found[2] not in BLOCKS:
-            raise FerryError(f"no figures '{found[2]}': there are {', '.join(BLOCKS)}")
-        return found[1] + BLOCKS[found[2]](kept) + "\n" + found[3].lstrip("\n")
+    def block(match: re.Match[str]) -> str:
+        if match[2] not in BLOCKS:
+            raise FerryError(f"no figures '{match[2]}': there are {', '.join(BLOCKS)}")
+        return match[1] + BLOCKS[match[2]](kept) + "\n" + match[3].lstrip("\n")
 
     return inline.fill(_BLOCK.sub(block, text), kept.load)
 
@@ -97,17 +97,17 @@ def _lines(cells: Iterable[Json], columns: Mapping[str, Show]) -> str:
 
 def _by_engine(cells: Iterable[Json], *keys: str) -> dict[Any, dict[str, Json]]:
     """What engines have beside each other, by what else a cell has: one thing, or several."""
-    found: dict[Any, dict[str, Json]] = {}
+    groups: dict[Any, dict[str, Json]] = {}
     for cell in cells:
         values = tuple(cell[key] for key in keys)
-        found.setdefault(values if len(keys) > 1 else values[0], {})[cell["engine"]] = cell
-    return found
+        groups.setdefault(values if len(keys) > 1 else values[0], {})[cell["engine"]] = cell
+    return groups
 
 
 def _origin(result: Json) -> str:
     """When and of what: for the sentence beside a table."""
-    known = result["provenance"]
-    return f"{known['date'][:10]}, commit {known['commit']}"
+    origin = result["provenance"]
+    return f"{origin['date'][:10]}, commit {origin['commit']}"
 
 
 def _release(result: Json) -> str:
@@ -128,7 +128,7 @@ def _throughput(kept: Kept) -> dict[tuple[str, int], dict[int, Json]]:
 
 def _defaults(kept: Kept) -> str:
     cells = _throughput(kept)
-    shown = [cells[key] for key in (("vanilla", 0), ("ferry", 1), ("ferry", MOST))]
+    shown = [cells[key] for key in (("vanilla", 0), ("ferry", 1), ("ferry", MOST_CHANNELS))]
     columns = {
         "folios": present.folio,
         "engine": lambda cell: _channel_count(cell["channels"]) if "channels" in cell else "vanilla",
@@ -145,7 +145,7 @@ def _channel_count(count: int) -> str:
 def _fit(kept: Kept) -> str:
     cells = _throughput(kept)
     channels = sorted({count for _, count in cells if count})
-    dma, ferry = ([cells[engine, count][LARGE] for count in channels] for engine in ("dma", "ferry"))
+    dma, ferry = ([cells[engine, count][LARGEST_KIB] for count in channels] for engine in ("dma", "ferry"))
     rows = [
         ["posted", *map(number("published_ratio", ".2f"), dma)],
         ["the same, emulated", *map(_ratio, dma)],
@@ -175,7 +175,7 @@ def _batches(kept: Kept) -> str:
     cells = [
         cell
         for cell in kept.load("table-v5-batch")["cells"]
-        if cell["folio_kib"] == LARGE and cell.get("channels") == MOST
+        if cell["folio_kib"] == LARGEST_KIB and cell.get("channels") == MOST_CHANNELS
     ]
     batch = number("batch_pages", ",", " pages")
     columns: dict[str, Show] = {
@@ -212,18 +212,18 @@ PLAIN: Value = ("", "")
 
 def _sensitive(kept: Kept) -> dict[Value, dict[int, dict[str, Json]]]:
     """Cells by what is varied, folio and engine; the profile's come first."""
-    found: dict[Value, dict[int, dict[str, Json]]] = {PLAIN: {}}
+    groups: dict[Value, dict[int, dict[str, Json]]] = {PLAIN: {}}
     for cell in kept.load("table-sensitivity")["cells"]:
         if cell["engine"] in ("dma", "ferry"):
             varied = (cell["parameter"], cell["value"]) if "parameter" in cell else PLAIN
-            found.setdefault(varied, {}).setdefault(cell["folio_kib"], {})[cell["engine"]] = cell
-    return found
+            groups.setdefault(varied, {}).setdefault(cell["folio_kib"], {})[cell["engine"]] = cell
+    return groups
 
 
 def _sensitivity(kept: Kept) -> str:
-    result, found = kept.load("table-sensitivity"), _sensitive(kept)
+    result, groups = kept.load("table-sensitivity"), _sensitive(kept)
     rows, before = [], ""
-    for (name, value), by_folio in found.items():
+    for (name, value), by_folio in groups.items():
         title = "the profile" if not name else VARIED[name] if name != before else ""
         if title and name == "descriptor_ns":
             title += f" (profile: {result['provenance'][name]:,})"
@@ -231,9 +231,9 @@ def _sensitivity(kept: Kept) -> str:
         before = name
         pairs = [(cells["dma"]["ratio"], cells["ferry"]["ratio"]) for cells in by_folio.values()]
         ratios = (f"{dma:.2f} / {ferry:.2f}" for dma, ferry in pairs)
-        rows.append([title, shown, *ratios, _away(by_folio[LARGE]["ferry"])])
-    last = f"{present.size(LARGE)} inaccessible, median / 99th, us: Ferry"
-    head = ["what", "value", *map(present.size, found[PLAIN]), last]
+        rows.append([title, shown, *ratios, _away(by_folio[LARGEST_KIB]["ferry"])])
+    last = f"{present.size(LARGEST_KIB)} inaccessible, median / 99th, us: Ferry"
+    head = ["what", "value", *map(present.size, groups[PLAIN]), last]
     return f"{_origin(result)}, earlier design / Ferry:\n\n{_table(head, rows)}"
 
 
@@ -251,46 +251,52 @@ SHOWN: tuple[tuple[str, Value], ...] = (
 
 
 def _range(kept: Kept) -> str:
-    found = _sensitive(kept)
-    head = ["times as fast as an unchanged kernel", *map(_folio, found[PLAIN])]
+    groups = _sensitive(kept)
+    head = ["times as fast as an unchanged kernel", *map(_folio, groups[PLAIN])]
     rows = []
     for title, varied in SHOWN:
-        pairs = [(cells["ferry"]["ratio"], cells["dma"]["ratio"]) for cells in found[varied].values()]
+        pairs = [(cells["ferry"]["ratio"], cells["dma"]["ratio"]) for cells in groups[varied].values()]
         rows.append([title, *(f"{ferry:.1f} ({dma:.1f})" for ferry, dma in pairs)])
     return _table(head, rows)
 
 
-def _least(kept: Kept) -> dict[int, float]:
+def _lowest_ratios(kept: Kept) -> dict[int, float]:
     """The lowest ratio of all that was tried, by folio size."""
-    found = _sensitive(kept)
-    return {kib: min(by_folio[kib]["ferry"]["ratio"] for by_folio in found.values()) for kib in found[PLAIN]}
+    groups = _sensitive(kept)
+    return {
+        kib: min(by_folio[kib]["ferry"]["ratio"] for by_folio in groups.values()) for kib in groups[PLAIN]
+    }
 
 
 # --- README's first screen ---
 
-HEADLINE = (4, 64, LARGE)  # KiB, the sizes of folio on README
+HEADLINE = (4, 64, LARGEST_KIB)  # KiB, the sizes of folio on README
 
 
 def _headline(kept: Kept) -> str:
     """What one has, and what one gets; and whether folios are inaccessible for a shorter time."""
-    least, cells = _least(kept), _throughput(kept)
+    lowest, cells = _lowest_ratios(kept), _throughput(kept)
     runs = {
         (row["folio_kib"], row["engine"]): row["ratio"]
         for name in ("no-engine", "demo")
         for row in kept.load(name)["runs"]
         if (name, row["engine"]) in (("no-engine", "none"), ("demo", "mtcopy"))
     }
-    have: list[tuple[str, Callable[[int], float], str]] = [
+    ways: list[tuple[str, Callable[[int], float], str]] = [
         ("no copy engine", lambda kib: runs[kib, "none"], "instructions counted"),
         ("idle CPUs: `mtcopy`", lambda kib: runs[kib, "mtcopy"], "wall time of one run, emulated"),
-        ("AMD EPYC's PTDMA: `dcbm`", lambda kib: cells["ferry", MOST][kib]["ratio"], "engine modelled"),
+        (
+            "AMD EPYC's PTDMA: `dcbm`",
+            lambda kib: cells["ferry", MOST_CHANNELS][kib]["ratio"],
+            "engine modelled",
+        ),
         (
             "the same, at the [highest cost modelled](docs/evidence.md#how-far-that-holds)",
-            lambda kib: least[kib],
+            lambda kib: lowest[kib],
             "engine modelled",
         ),
     ]
-    rows = [[name, *(f"{ratio(kib):.1f}" for kib in HEADLINE), origin] for name, ratio, origin in have]
+    rows = [[name, *(f"{ratio(kib):.1f}" for kib in HEADLINE), origin] for name, ratio, origin in ways]
     unmeasured = {
         "Intel Xeon's I/OAT: `dcbm`": "works on the modelled engine, not measured",
         "Intel DSA": "`dcbm` refuses its driver ([why](docs/hardware.md))",
@@ -370,7 +376,7 @@ def _clients(kept: Kept) -> str:
     result = kept.load("redis")
     columns = {
         "pages": present.folio,
-        "engine": lambda cell: f"dcbm x{MOST}" if cell["engine"] == "dcbm" else cell["engine"],
+        "engine": lambda cell: f"dcbm x{MOST_CHANNELS}" if cell["engine"] == "dcbm" else cell["engine"],
         "requests/s": number("moved.per_second"),
         "lost by a move, ms": number("lost_ms_per_move", ".1f"),
         "a move, ms": present.mean_move,
@@ -425,7 +431,7 @@ def _profile(kept: Kept) -> str:
     """Instructions of each step, but for 16 KiB, for which a page has no room."""
     result = kept.load("profile")
     profiles = [profile for profile in result["profiles"] if profile["folio_kib"] != 16]
-    names = {"none": "no engine", "dcbm": f"{MOST} channels"}
+    names = {"none": "no engine", "dcbm": f"{MOST_CHANNELS} channels"}
     head = [
         "step",
         *(

@@ -25,9 +25,9 @@ _FIGURE = re.compile(r"(?<![\d.,])(\d[\d,]*(?:\.\d+)?)((?: %)?<!-- = ([a-z0-9-]+
 def fill(text: str, load: Load) -> str:
     """A text with all such figures written anew. Raises FerryError for one that is in no result."""
 
-    def figure(found: re.Match[str]) -> str:
-        decimals = len(found[1].partition(".")[2])
-        return f"{_value(load(found[3]), found[4]):,.{decimals}f}{found[2]}"
+    def figure(match: re.Match[str]) -> str:
+        decimals = len(match[1].partition(".")[2])
+        return f"{_value(load(match[3]), match[4]):,.{decimals}f}{match[2]}"
 
     filled, count = _FIGURE.subn(figure, text)
     if count != text.count(MARK):
@@ -36,19 +36,19 @@ def fill(text: str, load: Load) -> str:
 
 
 def _value(result: Json, said: str) -> float:
-    one, how, other = re.fullmatch(r"(.*?)(?: (than|over) (.*))?", said).groups()  # type: ignore[union-attr]
-    value = _of_cell(result, one)
-    ratio = value / _of_cell(result, other) if how else 1.0
+    first, how, second = re.fullmatch(r"(.*?)(?: (than|over) (.*))?", said).groups()  # type: ignore[union-attr]
+    value = _of_cell(result, first)
+    ratio = value / _of_cell(result, second) if how else 1.0
     return {None: value, "over": ratio, "than": abs(ratio - 1) * 100}[how]
 
 
 def _of_cell(result: Json, said: str) -> float:
     """Of the plainest cell that has all the words before the last, which is the figure's name."""
     *words, name = said.split()
-    found = [cell for cell in compare.cells(result) if set(words) <= _words(cell)]
-    if not found:
+    cells = [cell for cell in compare.cells(result) if set(words) <= _words(cell)]
+    if not cells:
         raise FerryError(f"no cell '{' '.join(words)}' in the kept result")
-    value: Any = min(found, key=lambda cell: len(_words(cell)))
+    value: Any = min(cells, key=lambda cell: len(_words(cell)))
     for key in name.split("."):
         value = value[key]
     return float(value)

@@ -108,12 +108,12 @@ def _command(name: str, result: Json) -> str:
 
 def _facts(name: str, result: Json) -> str:
     """What a reader needs to measure it again."""
-    known = dict(result["provenance"])
+    origin = dict(result["provenance"])
     kernels = {
         f"kernel, {flavour}": f"{kernel['release']}, config {kernel['config']}, {kernel['compiler']}"
-        for flavour, kernel in known.pop("kernels").items()
+        for flavour, kernel in origin.pop("kernels").items()
     }
-    facts = {"command": _command(name, result), **kernels, **known}
+    facts = {"command": _command(name, result), **kernels, **origin}
     facts |= present.residuals(result.get("cells", []))
     facts |= {"not measured": "; ".join(result.get("missing", [])) or "nothing"}
     items = "".join(
@@ -126,14 +126,14 @@ def write(folder: Path | None = None, into: Path | None = None) -> list[Path]:
     """The page of all results in a folder, and the picture of each that has one."""
     folder = folder or paths.OUT
     into = into or folder
-    made, sections = [], []
+    written, sections = [], []
     for kept in figures.results(folder):
         result = json.loads(kept.read_text())
         drawn = picture.picture(result)
         if drawn:
-            made.append(into / f"{kept.stem}.png")
-            files.write_bytes(made[-1], drawn)
+            written.append(into / f"{kept.stem}.png")
+            files.write_bytes(written[-1], drawn)
         sections.append(_section(kept.stem, result, bool(drawn)))
     page = into / "tables.html"
     files.write(page, _PAGE.replace("@BODY@", "".join(sections)))
-    return [*made, page]
+    return [*written, page]

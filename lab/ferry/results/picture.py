@@ -92,9 +92,9 @@ def _png(
     return out.getvalue()
 
 
-def _names(every: Sequence[Axes]) -> dict[str, Any]:
+def _names(panels: Sequence[Axes]) -> dict[str, Any]:
     """Each line that has a name in one of the panels."""
-    lines = itertools.chain(*(zip(*axes.get_legend_handles_labels(), strict=True) for axes in every))
+    lines = itertools.chain(*(zip(*axes.get_legend_handles_labels(), strict=True) for axes in panels))
     return {name: line for line, name in lines}
 
 
@@ -159,16 +159,16 @@ def _by_engine(cells: Sequence[Json]) -> dict[str, list[Json]]:
 
 def _plot_values(axes: Axes, cells: list[Json], name: str, base: Any) -> None:
     """Ratio by the values of a parameter; a cell without one has what the profile says."""
-    mine = [cell for cell in cells if cell.get("parameter", name) == name]
-    values = list(dict.fromkeys([base, *(cell["value"] for cell in mine if "value" in cell)]))
+    varied = [cell for cell in cells if cell.get("parameter", name) == name]
+    values = list(dict.fromkeys([base, *(cell["value"] for cell in varied if "value" in cell)]))
     if not any(isinstance(value, str) for value in values):
         values.sort()
-    on_channels = [cell for cell in mine if "channels" in cell]
+    on_channels = [cell for cell in varied if "channels" in cell]
     for i, (title, alike) in enumerate(_by_engine(on_channels).items()):
         points = sorted((values.index(cell.get("value", base)), cell["ratio"]) for cell in alike)
         style = "-s" if title.startswith("ferry") else "--o"
         _plot(axes, points, f"C{i}{style}", title.replace(", ", ",\n"))  # settings are long
-    for cell in (cell for cell in mine if cell["engine"] == "cpu"):
+    for cell in (cell for cell in varied if cell["engine"] == "cpu"):
         axes.axhline(cell["ratio"], color="grey", linewidth=0.8, linestyle=":", label="the CPU copies")
     labels = [value if isinstance(value, str) else f"{value:,}" for value in values]
     axes.set_xticks(range(len(values)), labels, fontsize="small")

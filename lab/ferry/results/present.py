@@ -246,9 +246,9 @@ def title(result: Json) -> str:
     """What, and of a published table on what."""
     if "table" not in result:
         return str(result.get("title", ""))
-    known = result["provenance"]
-    where = known["machine"] if is_here(result) else f"emulated {result['profile']}"
-    cpus = f"{known['cpus']} CPU{'s' * (known['cpus'] != 1)}"
+    origin = result["provenance"]
+    where = origin["machine"] if is_here(result) else f"emulated {result['profile']}"
+    cpus = f"{origin['cpus']} CPU{'s' * (origin['cpus'] != 1)}"
     part = ", a part of it" if result["quick"] else ""
     return f"{result['table']}: {result['title']} ({where}, {cpus}{part})"
 

@@ -53,16 +53,16 @@ def of_here() -> dict[str, Any]:
     }
 
 
-def small_print(known: dict[str, Any]) -> str:
+def small_print(origin: dict[str, Any]) -> str:
     """Three lines of it, for a picture."""
-    kernels = [f"{kernel['release']} (config {kernel['config']})" for kernel in known["kernels"].values()]
-    compilers = dict.fromkeys(kernel["compiler"] for kernel in known["kernels"].values())
-    machine = f"{known['machine']}, {known['cpus']} CPU{'s' * (known['cpus'] != 1)}, {known['time']} time"
-    emulator = known["qemu"].replace("emulator version ", "") if "qemu" in known else ""
+    kernels = [f"{kernel['release']} (config {kernel['config']})" for kernel in origin["kernels"].values()]
+    compilers = dict.fromkeys(kernel["compiler"] for kernel in origin["kernels"].values())
+    machine = f"{origin['machine']}, {origin['cpus']} CPU{'s' * (origin['cpus'] != 1)}, {origin['time']} time"
+    emulator = origin["qemu"].replace("emulator version ", "") if "qemu" in origin else ""
     lines = (
-        (f"Linux {', '.join(kernels)}", f"Ferry {known['commit']}"),
-        (machine, emulator, known["date"]),
-        (f"host: {known['host']}", *compilers),
+        (f"Linux {', '.join(kernels)}", f"Ferry {origin['commit']}"),
+        (machine, emulator, origin["date"]),
+        (f"host: {origin['host']}", *compilers),
     )
     return "\n".join("; ".join(filter(None, line)) for line in lines)
 
@@ -101,12 +101,12 @@ def _built(folder: Path) -> dict[str, str]:
 def _running() -> dict[str, str]:
     """The kernel that runs."""
     release = platform.release()
-    found = _COMPILER.search(Path("/proc/version").read_text())
+    compiler = _COMPILER.search(Path("/proc/version").read_text())
     options = files.read(Path(f"/boot/config-{release}"))
     if options is None and Path("/proc/config.gz").exists():
         options = gzip.decompress(Path("/proc/config.gz").read_bytes()).decode()
     hashed = files.digest(options)[:12] if options is not None else "unknown"
-    return {"release": release, "config": hashed, "compiler": found[1] if found else "unknown"}
+    return {"release": release, "config": hashed, "compiler": compiler[1] if compiler else "unknown"}
 
 
 def _cpu() -> str:

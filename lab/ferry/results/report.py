@@ -84,7 +84,7 @@ class Output:
 
 def output(args: argparse.Namespace, default: Path | None = None) -> Output:
     """What --json says. Raises UsageError if that could not be written; to be called before the long work."""
-    found = Output(args.json or (str(default) if default else None))
-    if found.path:
-        check_writable(found.path)
-    return found
+    chosen = Output(args.json or (str(default) if default else None))
+    if chosen.path:
+        check_writable(chosen.path)
+    return chosen

@@ -77,7 +77,7 @@ class _Page:
             return set()
         return {place for place, pair in enumerate(zip(one, other, strict=True)) if pair[0] != pair[1]}
 
-    def sources(self, times: float, known: set[int]) -> Iterator[tuple[set[int], Source]]:
+    def sources(self, times: float, explained: set[int]) -> Iterator[tuple[set[int], Source]]:
         """What changes a number whose source is not known yet."""
         numbers = _NUMBER.findall(self.line)
         for name, result in self.results.items():
@@ -86,7 +86,7 @@ class _Page:
                     continue
                 for path, value in compare.figures(cell).items():
                     places = self.changed(name, index, times, path)
-                    if places is not None and not places & known:
+                    if places is not None and not places & explained:
                         shown = tuple(numbers[place] for place in sorted(places))
                         records = tuple(cell.get("records", ()))
                         yield places, Source(shown, name, compare.name(cell), path, value, records)
@@ -95,20 +95,20 @@ class _Page:
 def sources(text: str, number: int, kept: Kept) -> list[Source]:
     """What a line of a page depends on. Raises FerryError if that is no kept figure."""
     page = _Page(text, number, kept)
-    found = list(page.sources(TIMES, set()))
+    explained = list(page.sources(TIMES, set()))
     # The least of several that look the same: any of them would be, if it were less.
-    found += page.sources(1 / TIMES, {place for places, _ in found for place in places})
-    if not found:
+    explained += page.sources(1 / TIMES, {place for places, _ in explained for place in places})
+    if not explained:
         raise FerryError(f"line {number} has no figure of docs/results: {page.line.strip() or 'it is empty'}")
-    return [source for _, source in found]
+    return [source for _, source in explained]
 
 
 def _times(result: Json, index: int, times: float, path: str) -> Json:
     """A result with a figure of one of its cells, or with all of them, many times as large."""
     changed: Json = copy.deepcopy(result)
     cell = compare.cells(changed)[index]
-    for each in [path] if path else compare.figures(cell):
-        place, key = _place(cell, each)
+    for name in [path] if path else compare.figures(cell):
+        place, key = _place(cell, name)
         place[key] *= times
     return changed
 

@@ -139,35 +139,35 @@ DayStep = Callable[[Operator], None]
 # --- the steps ---
 
 
-def debian(by: Operator) -> None:
+def debian(operator: Operator) -> None:
     """Debian's kernel, as installed"""
-    by.booted(by.guest.ready(BOOT_S), ferry=False)
-    by.do(f"mount LABEL={disk.STICK_LABEL} /mnt && cp -a /mnt/. /srv/ferry && umount /mnt", LONG_S)
-    by.do("mkdir -p out && lab/ferry/vm/guest/inventory.sh >out/before", LONG_S)
-    by.do("lsmod")
+    operator.booted(operator.guest.ready(BOOT_S), ferry=False)
+    operator.do(f"mount LABEL={disk.STICK_LABEL} /mnt && cp -a /mnt/. /srv/ferry && umount /mnt", LONG_S)
+    operator.do("mkdir -p out && lab/ferry/vm/guest/inventory.sh >out/before", LONG_S)
+    operator.do("lsmod")
 
 
-def install(by: Operator) -> None:
+def install(operator: Operator) -> None:
     """The packages are installed"""
-    by.do("apt install -y ./out/deb/ferry-tools_*.deb ./out/deb/linux-image-*.deb", LONG_S)
-    _must_say(by.do("ferryctl status", status=NO_FERRY), "is without Ferry")
+    operator.do("apt install -y ./out/deb/ferry-tools_*.deb ./out/deb/linux-image-*.deb", LONG_S)
+    _must_say(operator.do("ferryctl status", status=NO_FERRY), "is without Ferry")
 
 
-def move(by: Operator) -> None:
+def move(operator: Operator) -> None:
     """A running service is moved on Ferry's kernel"""
-    by.reboot(ferry=True)
-    by.do("ferryctl status")
-    by.do("ferryctl use mtcopy --save")
-    by.do(f"ferryctl set {' '.join(f'{name}={value}' for name, value in SETTINGS.items())} --save")
-    by.do(FILL, LONG_S)
-    pid, digest = by.do(PID), by.do(DIGEST, LONG_S)
-    by.do(ON_NODES)
-    before = by.status()
-    watched = by.do(MOVE, LONG_S)
-    after = by.status()
-    by.do(ON_NODES)
-    by.do("ferryctl status")
-    if (by.do(PID), by.do(DIGEST, LONG_S)) != (pid, digest):
+    operator.reboot(ferry=True)
+    operator.do("ferryctl status")
+    operator.do("ferryctl use mtcopy --save")
+    operator.do(f"ferryctl set {' '.join(f'{name}={value}' for name, value in SETTINGS.items())} --save")
+    operator.do(FILL, LONG_S)
+    pid, digest = operator.do(PID), operator.do(DIGEST, LONG_S)
+    operator.do(ON_NODES)
+    before = operator.status()
+    watched = operator.do(MOVE, LONG_S)
+    after = operator.status()
+    operator.do(ON_NODES)
+    operator.do("ferryctl status")
+    if (operator.do(PID), operator.do(DIGEST, LONG_S)) != (pid, digest):
         raise Wrong("redis-server is another, or its data is")
     grown = after["engines"]["mtcopy"]["folios"] - before["engines"].get("mtcopy", {}).get("folios", 0)
     if grown <= 0 or after["stats"]["folios"] <= before["stats"]["folios"]:
@@ -178,55 +178,55 @@ def move(by: Operator) -> None:
         raise Wrong("no inaccessible time was measured")
 
 
-def remember(by: Operator) -> None:
+def remember(operator: Operator) -> None:
     """After a reboot the settings are there"""
-    by.reboot(ferry=True)
-    by.do("systemctl is-active ferry")
-    by.do("ferryctl check")
-    _must_have_settings(by)
+    operator.reboot(ferry=True)
+    operator.do("systemctl is-active ferry")
+    operator.do("ferryctl check")
+    _must_have_settings(operator)
 
 
-def update(by: Operator) -> None:
+def update(operator: Operator) -> None:
     """Debian updates its kernel, and Ferry's is chosen again"""
-    ferrys = by.kernels[-1]
-    told = by.do("apt install -y ./out/update/linux-image-*.deb", LONG_S)
+    ferrys = operator.kernels[-1]
+    told = operator.do("apt install -y ./out/update/linux-image-*.deb", LONG_S)
     _must_say(told, "next, which is without Ferry")
-    _must_say(by.do("ferryctl check", status=DEGRADED), "next, which is without Ferry")
-    by.reboot(ferry=False, failed="ferry.service")
-    _must_say(by.do("ferryctl check", status=NO_FERRY), f"boot {ferrys}, which is installed")
-    by.do("journalctl --no-pager --output cat --unit ferry --boot")
-    by.do("cat /etc/ferry.conf")
-    by.do("sed -i s/^GRUB_DEFAULT=.*/GRUB_DEFAULT=saved/ /etc/default/grub && update-grub", LONG_S)
-    by.do(f"grub-set-default '{MENU} {ferrys}'")
-    by.do("ferryctl check --next-boot")
-    by.do(f"echo '{OF_ANOTHER_VERSION} = 1' >>/etc/ferry.conf")
-    by.reboot(ferry=True)
-    _must_say(by.do("ferryctl check", status=DEGRADED), OF_ANOTHER_VERSION)
-    by.do(f"sed -i /{OF_ANOTHER_VERSION}/d /etc/ferry.conf")
-    by.do("ferryctl check")
-    _must_have_settings(by)
+    _must_say(operator.do("ferryctl check", status=DEGRADED), "next, which is without Ferry")
+    operator.reboot(ferry=False, failed="ferry.service")
+    _must_say(operator.do("ferryctl check", status=NO_FERRY), f"boot {ferrys}, which is installed")
+    operator.do("journalctl --no-pager --output cat --unit ferry --boot")
+    operator.do("cat /etc/ferry.conf")
+    operator.do("sed -i s/^GRUB_DEFAULT=.*/GRUB_DEFAULT=saved/ /etc/default/grub && update-grub", LONG_S)
+    operator.do(f"grub-set-default '{MENU} {ferrys}'")
+    operator.do("ferryctl check --next-boot")
+    operator.do(f"echo '{OF_ANOTHER_VERSION} = 1' >>/etc/ferry.conf")
+    operator.reboot(ferry=True)
+    _must_say(operator.do("ferryctl check", status=DEGRADED), OF_ANOTHER_VERSION)
+    operator.do(f"sed -i /{OF_ANOTHER_VERSION}/d /etc/ferry.conf")
+    operator.do("ferryctl check")
+    _must_have_settings(operator)
 
 
-def measure(by: Operator) -> None:
+def measure(operator: Operator) -> None:
     """The machine is measured"""
-    before = by.status()
-    by.do("migbench --folio 2M --bytes 64M --runs 3 --latency", LONG_S)
-    by.do("./ferry table v5-throughput --here --quick", LONG_S)
-    after = by.status()
+    before = operator.status()
+    operator.do("migbench --folio 2M --bytes 64M --runs 3 --latency", LONG_S)
+    operator.do("./ferry table v5-throughput --here --quick", LONG_S)
+    after = operator.status()
     if (after["active"], after["settings"]) != (before["active"], before["settings"]):
         raise Wrong(f"measuring left {after['active']}, {after['settings']}")
 
 
-def remove(by: Operator) -> None:
+def remove(operator: Operator) -> None:
     """All is removed, and nothing is left"""
-    by.do("ferryctl use none")
-    by.do("apt purge -y ferry-tools", LONG_S)
-    by.do("sed -i s/^GRUB_DEFAULT=.*/GRUB_DEFAULT=0/ /etc/default/grub")
-    by.do("grub-editenv - unset saved_entry")
-    by.do("apt purge -y 'linux-image-6.12*'", LONG_S)
-    by.reboot(ferry=False)
-    by.do("lab/ferry/vm/guest/inventory.sh >out/after", LONG_S)
-    found = left(by.do("diff out/before out/after | grep '^[<>]'; true"))
+    operator.do("ferryctl use none")
+    operator.do("apt purge -y ferry-tools", LONG_S)
+    operator.do("sed -i s/^GRUB_DEFAULT=.*/GRUB_DEFAULT=0/ /etc/default/grub")
+    operator.do("grub-editenv - unset saved_entry")
+    operator.do("apt purge -y 'linux-image-6.12*'", LONG_S)
+    operator.reboot(ferry=False)
+    operator.do("lab/ferry/vm/guest/inventory.sh >out/after", LONG_S)
+    found = left(operator.do("diff out/before out/after | grep '^[<>]'; true"))
     if found:
         raise Wrong(f"{len(found)} things differ: {'; '.join(found)}")
 
@@ -255,8 +255,8 @@ def left(differences: str) -> list[str]:
             sides.setdefault(each["what"], set()).add(line[0])
     words = {frozenset("<"): "gone", frozenset(">"): "new", frozenset("<>"): "changed"}
     return [
-        f"{what} {words[frozenset(found)]}"
-        for what, found in sorted(sides.items())
+        f"{what} {words[frozenset(signs)]}"
+        for what, signs in sorted(sides.items())
         if not any(fnmatch(what, pattern) for pattern in ALLOWED)
     ]
 
@@ -266,9 +266,9 @@ def _must_say(said: str, words: str) -> None:
         raise Wrong(f"it does not say '{words}': {_last(said)}")
 
 
-def _must_have_settings(by: Operator) -> None:
-    found = by.status()
-    have = {"engine": found["active"]} | {name: found["settings"][name] for name in SETTINGS}
+def _must_have_settings(operator: Operator) -> None:
+    status = operator.status()
+    have = {"engine": status["active"]} | {name: status["settings"][name] for name in SETTINGS}
     if have != {"engine": "mtcopy"} | SETTINGS:
         raise Wrong(f"after a reboot there is {have}")
 
@@ -280,7 +280,7 @@ def _last(text: str) -> str:
 # --- what it takes ---
 
 
-def where(cpus: int) -> Machine:
+def guest_machine(cpus: int) -> Machine:
     """Two nodes. One CPU needs no emulator but Debian's."""
     program = ("qemu-system-x86_64",) if cpus == 1 else ()
     row = Machine("day", node_mib=1024, program=program).with_cpus(cpus)
@@ -293,9 +293,9 @@ def kernel() -> list[Path]:
     files.write(listed, "".join(f"{name}\n" for name in disk.MODULES))
     source = tree.assemble_current()
     configs = sorted(paths.KERNEL.glob("**/*.config"))
-    wanted = files.digest(tree.fingerprint(source, tree.HERE), Path(deb.__file__), listed, *configs)
+    key = files.digest(tree.fingerprint(source, tree.HERE), Path(deb.__file__), listed, *configs)
     choice = deb.Choice(deb.CLOUD, modules=str(listed))
-    place = files.made(paths.BUILD / "debian/kernel", wanted, lambda place: deb.build(choice, place))
+    place = files.made_folder(paths.BUILD / "debian/kernel", key, lambda place: deb.build(choice, place))
     return sorted(place.glob("linux-image-*.deb"))
 
 
@@ -305,25 +305,25 @@ def update_of_debian() -> list[Path]:
     found = re.search(r"^Depends: (linux-image-\S+)", depends, re.MULTILINE)
     if not found:
         raise FerryError(f"apt has no package {UPDATE}: run apt-get update")
-    wanted = f"{found[1]} {packages.candidate(found[1])}"
+    key = f"{found[1]} {packages.candidate(found[1])}"
     command = ["apt-get", "download", "-q", found[1]]
 
     def fetch(place: Path) -> None:
         proc.run(command, title="fetch Debian's newest kernel", cwd=place, env=packages.APT_ENV)
 
-    place = files.made(paths.BUILD / "debian/update", wanted, fetch)
+    place = files.made_folder(paths.BUILD / "debian/update", key, fetch)
     return sorted(place.glob("linux-image-*.deb"))
 
 
-def given(folder: Path) -> list[Path]:
+def packages_in(folder: Path) -> list[Path]:
     """The packages that somebody has made, in a folder such as out/deb. Raises UsageError."""
-    packages: list[Path] = []
+    given_debs: list[Path] = []
     for kind in ("ferry-tools", "linux-image-*-ferry"):
-        found = sorted(folder.glob(f"{kind}_*.deb"))
-        if len(found) != 1:
-            raise UsageError(f"{folder} has {len(found)} packages {kind}, and it takes one: see make deb")
-        packages += found
-    return packages
+        debs = sorted(folder.glob(f"{kind}_*.deb"))
+        if len(debs) != 1:
+            raise UsageError(f"{folder} has {len(debs)} packages {kind}, and it takes one: see make deb")
+        given_debs += debs
+    return given_debs
 
 
 def checkout(folder: Path, debs: Iterable[Path], update: Iterable[Path]) -> None:
@@ -340,13 +340,13 @@ def checkout(folder: Path, debs: Iterable[Path], update: Iterable[Path]) -> None
 
 
 def run(
-    where: Machine, kvm: bool, write: Callable[[str], None], made: Sequence[Path] = ()
+    computer: Machine, kvm: bool, write: Callable[[str], None], given_debs: Sequence[Path] = ()
 ) -> tuple[list[Outcome], list[str]]:
     """The whole day, with packages that were made or are made now; write gets its transcript.
 
     Returns how each step went, and the kernels that booted.
     """
-    image, debs = disk.image(), made or [tools.build(), *kernel()]
+    image, debs = disk.image(), given_debs or [tools.build(), *kernel()]
     with tempfile.TemporaryDirectory(prefix="day-", dir=paths.BUILD) as name:
         folder = Path(name)
         checkout(folder / "checkout", debs, update_of_debian())
@@ -354,13 +354,13 @@ def run(
         disk.stick(folder / "checkout", stick)
         shutil.rmtree(folder / "checkout")
         drives = [*serial.drive(image, keep=False), *serial.drive(stick, keep=False)]
-        with serial.Guest(where, drives, name="day", kvm=kvm) as guest:
-            by = Operator(guest, write)
-            outcomes = follow(by)
-            return outcomes, by.kernels
+        with serial.Guest(computer, drives, name="day", kvm=kvm) as guest:
+            operator = Operator(guest, write)
+            outcomes = follow(operator)
+            return outcomes, operator.kernels
 
 
-def follow(by: Operator) -> list[Outcome]:
+def follow(operator: Operator) -> list[Outcome]:
     """Go through the steps; those after the loss of the guest are not tried."""
     outcomes: list[Outcome] = []
     lost = False
@@ -368,25 +368,25 @@ def follow(by: Operator) -> list[Outcome]:
         title = (step.__doc__ or "").strip()
         begin, wrong = time.monotonic(), NOT_TRIED if lost else None
         if not lost:
-            by.write(f"\n=== {number}. {title}\n")
+            operator.write(f"\n=== {number}. {title}\n")
             with Step(f"{number}. {title}") as shown:
-                by.guest.on_output = shown.update
-                wrong = _tried(step, by)
-            lost = by.guest.lost
+                operator.guest.on_output = shown.update
+                wrong = _tried(step, operator)
+            lost = operator.guest.lost
         outcomes.append(Outcome(title, wrong, time.monotonic() - begin))
-    complaints = by.guest.complaints("-ferry")
+    complaints = operator.guest.complaints("-ferry")
     outcomes.append(Outcome("Ferry's kernel never complained", "; ".join(complaints) or None, 0.0))
     return outcomes
 
 
-def _tried(step: DayStep, by: Operator) -> str | None:
+def _tried(step: DayStep, operator: Operator) -> str | None:
     """What was wrong."""
     try:
-        step(by)
+        step(operator)
     except (Wrong, qemu.LostVM) as err:
-        by.write(f"WRONG: {err}\n")
+        operator.write(f"WRONG: {err}\n")
         return str(err)
     except (ValueError, KeyError) as err:
-        by.write(f"WRONG: what ferryctl says is not as documented: {err!r}\n")
+        operator.write(f"WRONG: what ferryctl says is not as documented: {err!r}\n")
         return f"what ferryctl says is not as documented: {err!r}"
     return None

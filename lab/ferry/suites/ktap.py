@@ -29,13 +29,13 @@ def parse(text: str) -> list[Case]:
             _missing(promised, len(plan[1]), cases)
             promised[len(plan[1])] = int(plan[2])
             planned = True
-        elif found := _CASE.fullmatch(line):
-            depth = len(found[1])
+        elif case := _CASE.fullmatch(line):
+            depth = len(case[1])
             _missing(promised, depth + 1, cases)
             if depth in promised:  # KUnit does not say how many parameters a test has
                 promised[depth] -= 1
-            note = (found["note"] or "").strip()
-            cases.append(Case((found["name"] or "").strip(), _outcome(found[2], note), note))
+            note = (case["note"] or "").strip()
+            cases.append(Case((case["name"] or "").strip(), _outcome(case[2], note), note))
     _missing(promised, 0, cases)
     if not planned:
         cases.append(Case("(plan)", "fail", "no results at all"))

@@ -117,7 +117,7 @@ def run(plan: Plan) -> tuple[list[Outcome], dict[str, int]]:
     programs = build(kbuild.build(rows.flavour(plan.engines[0])), plan.tests)
     limit = BOOT_S + TEST_S * TRIES * len(plan.tests)
     jobs = {name: qemu.Job(script(plan, name, programs), limit, host_root=True) for name in plan.engines}
-    every = [Boot(f"mm, {name}", rows.flavour(name), plan.machine, job) for name, job in jobs.items()]
+    all_boots = [Boot(f"mm, {name}", rows.flavour(name), plan.machine, job) for name, job in jobs.items()]
     copied: dict[str, int] = {}
 
     def parsed(index: int, said: Said) -> list[Outcome]:
@@ -131,7 +131,7 @@ def run(plan: Plan) -> tuple[list[Outcome], dict[str, int]]:
         copied.update((engine, record["folios"]) for record in records.every(said.text, "copied"))
         return outcomes
 
-    of_engines, _ = boots.run("Linux's tests of mm", every, parsed)
+    of_engines, _ = boots.run("Linux's tests of mm", all_boots, parsed)
     return [outcome for outcomes in of_engines for outcome in outcomes], copied
 
 
@@ -142,7 +142,7 @@ def log(test: str, engine: str) -> Path:
 
 def parse(said: str, engine: str) -> list[Outcome]:
     """What a job said of each test that ended."""
-    found = []
+    outcomes = []
     texts = kselftest.outputs(said)
     for end in records.every(said, "ended"):
         text = texts.get(end["test"], "")
@@ -150,21 +150,25 @@ def parse(said: str, engine: str) -> list[Outcome]:
         cases = ktap.parse(text) if "1.." in text else []
         passed = sum(case.outcome == "ok" for case in cases)
         others = (tuple(ktap.skipped(cases)), tuple(ktap.failed(cases)))
-        found.append(Outcome(end["test"], engine, end["status"], end["tries"], passed, *others))
-    return found
+        outcomes.append(Outcome(end["test"], engine, end["status"], end["tries"], passed, *others))
+    return outcomes
 
 
 def worse(outcomes: list[Outcome]) -> list[str]:
     """What fails with Ferry and not on the unchanged kernel, if that was asked for."""
     vanilla = {outcome.test: outcome for outcome in outcomes if outcome.engine == rows.VANILLA}
-    said = []
+    lines = []
     for outcome in outcomes:
         was = vanilla.get(outcome.test)
         if outcome.engine == rows.VANILLA:
             continue
         if outcome.verdict == "fail" and (not was or was.verdict != "fail"):
             place = log(outcome.test, outcome.engine)
-            said.append(f"{outcome.test}, {outcome.engine}: status {outcome.status}; see {place}")
-        known = was.failed if was else ()
-        said += [f"{outcome.test}, {outcome.engine}: {case}" for case in outcome.failed if case not in known]
-    return said
+            lines.append(f"{outcome.test}, {outcome.engine}: status {outcome.status}; see {place}")
+        failed_before = was.failed if was else ()
+        lines += [
+            f"{outcome.test}, {outcome.engine}: {case}"
+            for case in outcome.failed
+            if case not in failed_before
+        ]
+    return lines

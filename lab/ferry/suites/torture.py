@@ -93,16 +93,16 @@ class Plan:
     @property
     def machine(self) -> Machine:
         """The one whose memory can be unplugged."""
-        found = machine.get("movable")
-        more = KERNEL_ARGS if "kcsan" in self.flavour else (*KERNEL_ARGS, PANIC_ON_WARN)
-        found = replace(found, kernel_args=(*found.kernel_args, *more))
+        movable = machine.get("movable")
+        args = KERNEL_ARGS if "kcsan" in self.flavour else (*KERNEL_ARGS, PANIC_ON_WARN)
+        movable = replace(movable, kernel_args=(*movable.kernel_args, *args))
         if not self.ptdma:
-            return found
+            return movable
         # Only under icount has an access to a register its price; two CPUs would take turns there, and the
         # debug kernel's second one does not come up.
         program = tuple(emulator.command())
         devices = profile.functions(*self.ptdma, slot=profile.SLOT_BESIDE_VIRTME)
-        return replace(found.with_cpus(1), icount=True, program=program, devices=devices)
+        return replace(movable.with_cpus(1), icount=True, program=program, devices=devices)
 
     @property
     def machines(self) -> tuple[Machine, ...]:
@@ -128,17 +128,17 @@ class Plan:
         if self.module and not Path(self.module).is_file():
             raise UsageError(f"no module {self.module}: name the .ko file of the engine")
 
-    def boot(self, program: Path, names: Sequence[str], where: Machine) -> Boot:
+    def boot(self, program: Path, names: Sequence[str], computer: Machine) -> Boot:
         """A guest for some classes, on one of the machines."""
-        how = "one by one" if machine.ONE_BY_ONE in where.kernel_args else "in ranges"
+        how = "one by one" if machine.ONE_BY_ONE in computer.kernel_args else "in ranges"
         limit = SPARE_S + len(names) * (self.seconds + CLASS_S)
         job = qemu.Job(self.script(program, names), limit, host_root=True)
         title = f"{PROGRAM}, {'all' if self.one_boot else names[0]}, {how}"
-        return Boot(title, self.flavour, where, job)
+        return Boot(title, self.flavour, computer, job)
 
     def script(self, program: Path, names: Sequence[str]) -> str:
         """The job of one boot: classes of the program, with the engine."""
-        lines, more = ["cd /dev/shm"], f" -d {self.deadline_ms}" if self.deadline_ms else ""
+        lines, args = ["cd /dev/shm"], f" -d {self.deadline_ms}" if self.deadline_ms else ""
         engine = "dcbm" if self.ptdma else self.engine
         if self.ptdma:
             lines.append(f"modprobe ptdma depth={self.depth} && modprobe dcbm {DCBM} || fail 'no ptdma'")
@@ -149,8 +149,8 @@ class Plan:
         elif engine:
             lines.append(f"modprobe -q {shlex.quote(engine)}")
         if engine:
-            more += f" -e {shlex.quote(engine)}"
-        command = f"{shlex.quote(str(program))} -s {self.seconds}{more} {' '.join(names)}"
+            args += f" -e {shlex.quote(engine)}"
+        command = f"{shlex.quote(str(program))} -s {self.seconds}{args} {' '.join(names)}"
         lines += [
             f"step {PROGRAM} {names[0]}",
             f"{command} 2>&1 </dev/null | output {PROGRAM}",
@@ -169,11 +169,11 @@ class Plan:
 def run(plan: Plan, tell: Callable[[list[Outcome]], None] = lambda outcomes: None) -> list[Outcome]:
     """The outcome of each class. tell gets those that there are, each time that a class is through."""
     program = next(path for path in kselftest.build(kbuild.build(plan.flavour)) if path.name == PROGRAM)
-    every = classes(program)
-    choose("class", plan.classes, every)
-    chosen = plan.classes or every
+    names = classes(program)
+    choose("class", plan.classes, names)
+    chosen = plan.classes or names
     groups = [[*chosen]] if plan.one_boot else [[name] for name in chosen]
-    parts = [(names, where) for names in groups for where in plan.machines]
+    parts = [(names, computer) for names in groups for computer in plan.machines]
     sums: dict[str, Outcome] = {}
 
     def ended(index: int, said: str, complaints: tuple[str, ...] = ()) -> None:
@@ -187,7 +187,7 @@ def run(plan: Plan, tell: Callable[[list[Outcome]], None] = lambda outcomes: Non
             raise err
         ended(index, err.said, tuple(str(err).splitlines()))
 
-    all_boots = [plan.boot(program, names, where) for names, where in parts]
+    all_boots = [plan.boot(program, names, computer) for names, computer in parts]
     boots.run("torture", all_boots, lambda index, said: ended(index, said.text), failed=failed)
     return [*sums.values()]
 
@@ -215,16 +215,16 @@ def parse(text: str) -> dict[str, Outcome]:
         told[1]: {key: int(value) for key, value in (pair.split("=") for pair in told[2].split())}
         for told in _LINE.finditer(text)
     }
-    found = {}
+    outcomes = {}
     for case in ktap.parse(text):
         if case.outcome == "skip":  # its name is in its note
             continue
         said = re.findall(rf"^(?:# {re.escape(case.name)}|{PROGRAM}): (.*)", text, re.MULTILINE)
         wrong = tuple(said or ["it failed"]) if case.outcome == "fail" else ()
-        found[case.name] = Outcome(case.name, figures.get(case.name, {}), "", wrong)
+        outcomes[case.name] = Outcome(case.name, figures.get(case.name, {}), "", wrong)
     for skip in _SKIP.finditer(text):
-        found[skip[1]] = Outcome(skip[1], skipped=skip[2])
-    return found
+        outcomes[skip[1]] = Outcome(skip[1], skipped=skip[2])
+    return outcomes
 
 
 def as_json(plan: Plan, outcomes: Sequence[Outcome]) -> dict[str, Any]:

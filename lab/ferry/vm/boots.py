@@ -139,14 +139,14 @@ def _kept(
     boots: Sequence[Boot], names: Sequence[str], parse: Parse[Result], store: Store | None
 ) -> dict[int, Result]:
     """What the store has. Wall time that is there to the last boot was not interrupted: it begins anew."""
-    found = {
+    kept = {
         index: Said(text, name)
         for index, name in enumerate(names)
         if store and name and (text := store.find(name)) is not None
     }
-    if store and len(found) == len(boots) and not all(boot.machine.icount for boot in boots):
+    if store and len(kept) == len(boots) and not all(boot.machine.icount for boot in boots):
         store.forget(names)
         return {}
-    if found:
-        note(f"{len(found)} of {len(boots)} were measured before, and have not changed (--anew: again)")
-    return {index: parse(index, said) for index, said in found.items()}
+    if kept:
+        note(f"{len(kept)} of {len(boots)} were measured before, and have not changed (--anew: again)")
+    return {index: parse(index, said) for index, said in kept.items()}

@@ -59,7 +59,7 @@ def findings(log: str, ours: frozenset[str] | None = None) -> list[str]:
     Data races count if one of the two functions is among ours; all do if it is None.
     """
     step = "boot"
-    found = []
+    complaints = []
     for line in log.splitlines():
         if mark := _MARK.match(line):
             step = mark["step"].strip()
@@ -67,8 +67,8 @@ def findings(log: str, ours: frozenset[str] | None = None) -> list[str]:
             race = _RACE.match(complaint["text"])
             if race and ours is not None and ours.isdisjoint(race.groups()):
                 continue
-            found.append(f"[{step}] {complaint['text'].strip()}")
-    return found
+            complaints.append(f"[{step}] {complaint['text'].strip()}")
+    return complaints
 
 
 def sources() -> list[str]:

@@ -66,18 +66,18 @@ def base(path: Path = HERE / "base.toml") -> Base:
 
 def build() -> Path:
     """Build the emulator unless it is up to date; returns the program."""
-    wanted = base()
+    package = base()
     packages.ensure([*PACKAGES, *FIRMWARE_PACKAGES])
     with files.locked(paths.BUILD / "qemu.lock"):
-        version = _source(wanted)
+        version = _source(package)
         own = sorted(path for path in (HERE / "src").rglob("*") if path.is_file())
         for path in own:
             files.link(SOURCE / path.relative_to(HERE / "src"), path)
         done = OUT / "ferry-built"
-        fingerprint = files.digest(version, repr(wanted), *_parts(own))
+        fingerprint = files.digest(version, repr(package), *_parts(own))
         if files.read(done) != fingerprint or not BINARY.is_file():
             done.unlink(missing_ok=True)
-            _configure(wanted, version)
+            _configure(package, version)
             proc.run(["ninja", "-C", OUT, BINARY.name], title="build QEMU", env=_ENV, on_line=_progress)
             _check_device()
             files.write(done, fingerprint)
@@ -99,19 +99,18 @@ def version(program: str | Path = BINARY) -> str:
     return proc.output([program, "--version"]).splitlines()[0]
 
 
-def _source(wanted: Base) -> str:
+def _source(package: Base) -> str:
     """Bring the patched source up to date; returns its version."""
     stamp = SOURCE / "ferry-source.json"
     patches = sorted((HERE / "patches").glob("*.patch"))
-    identity = files.digest(wanted.package, wanted.version, *_parts(patches))
-    known = json.loads(files.read(stamp) or "{}")
-    if known.get("identity") == identity:
-        found: str = known["version"]
-        return found
-    description = _download(wanted)
+    identity = files.digest(package.package, package.version, *_parts(patches))
+    state = json.loads(files.read(stamp) or "{}")
+    if state.get("identity") == identity:
+        return str(state["version"])
+    description = _download(package)
     scratch = PLACE / "source.new"
     shutil.rmtree(scratch, ignore_errors=True)
-    _verify(wanted, description)
+    _verify(package, description)
     # It compares the tarballs with the checksums in the description.
     release = _release(description)
     proc.run(["dpkg-source", "-x", description, scratch], title=f"unpack {description.stem}", env=_ENV)
@@ -130,55 +129,55 @@ def _release(description: Path) -> str:
     return description.stem.partition("_")[2]
 
 
-def _verify(wanted: Base, description: Path) -> None:
+def _verify(package: Base, description: Path) -> None:
     """Compare the .dsc file with the checksum of its version; an unknown version is only noted."""
-    release, found = _release(description), hashlib.sha256(description.read_bytes()).hexdigest()
-    if release not in wanted.sha256:
-        note(f"note: {wanted.package} {release} is new to Ferry, which knows {', '.join(wanted.sha256)}")
-    elif found != wanted.sha256[release]:
+    release, digest = _release(description), hashlib.sha256(description.read_bytes()).hexdigest()
+    if release not in package.sha256:
+        note(f"note: {package.package} {release} is new to Ferry, which knows {', '.join(package.sha256)}")
+    elif digest != package.sha256[release]:
         raise FerryError(
-            f"{description} is not what Debian has: SHA-256 {found}, expected {wanted.sha256[release]}"
+            f"{description} is not what Debian has: SHA-256 {digest}, expected {package.sha256[release]}"
         )
 
 
-def _download(wanted: Base) -> Path:
+def _download(package: Base) -> Path:
     """Fetch the source package with apt, which checks it; returns the .dsc file."""
     target = PLACE / "download"
     options = packages.apart(PLACE / "apt", "deb-src", packages.mirrors())
     shutil.rmtree(target, ignore_errors=True)
     target.mkdir(parents=True)
-    fetch = ["source", "-q", "--download-only", wanted.package]
+    fetch = ["source", "-q", "--download-only", package.package]
     for args, title in ((["update", "-q"], "update the list of sources"), (fetch, "fetch QEMU's source")):
         try:
             proc.run(["apt-get", *options, *args], title=title, cwd=target, env=packages.APT_ENV)
         except FerryError as err:
             raise FerryError(
-                f"cannot fetch the source of {wanted.package}; is there a network?\n{err}"
+                f"cannot fetch the source of {package.package}; is there a network?\n{err}"
             ) from err
-    found = list(target.glob("*.dsc"))
-    if len(found) != 1 or not found[0].name.startswith(f"{wanted.package}_{wanted.version}"):
-        names = ", ".join(path.name for path in found) or "nothing"
+    descriptions = list(target.glob("*.dsc"))
+    if len(descriptions) != 1 or not descriptions[0].name.startswith(f"{package.package}_{package.version}"):
+        names = ", ".join(path.name for path in descriptions) or "nothing"
         raise FerryError(
-            f"apt gave {names} for {wanted.package}, but the device is for {wanted.version}: Ferry expects "
-            f"Debian 12 (bookworm); what its mirrors no longer have is at {wanted.archive}"
+            f"apt gave {names} for {package.package}, but the device is for {package.version}: Ferry expects "
+            f"Debian 12 (bookworm); what its mirrors no longer have is at {package.archive}"
         )
-    return found[0]
+    return descriptions[0]
 
 
-def _parts(found: list[Path]) -> list[str | bytes | Path]:
-    return [part for path in found for part in (path.name, path)]
+def _parts(listed: list[Path]) -> list[str | bytes | Path]:
+    return [part for path in listed for part in (path.name, path)]
 
 
-def _configure(wanted: Base, version: str) -> None:
+def _configure(package: Base, version: str) -> None:
     done = OUT / "ferry-configured"
-    identity = files.digest(version, *wanted.configure)
+    identity = files.digest(version, *package.configure)
     if files.read(done) == identity:
         return
     shutil.rmtree(OUT, ignore_errors=True)
     OUT.mkdir(parents=True)
     tools = ["--meson=/usr/bin/meson", "--ninja=/usr/bin/ninja"]
     name = f"--with-pkgversion=Debian {version} with Ferry's PTDMA"
-    args: list[str | Path] = [SOURCE / "configure", *wanted.configure, *tools, name]
+    args: list[str | Path] = [SOURCE / "configure", *package.configure, *tools, name]
     proc.run(args, title="configure QEMU", cwd=OUT, env=_ENV)
     files.write(done, identity)
 
@@ -190,7 +189,7 @@ def _progress(line: str) -> str | None:
 
 
 def _check_device() -> None:
-    there = proc.output([BINARY, "-device", "help"])
+    devices = proc.output([BINARY, "-device", "help"])
     for name in (DEVICE, IOAT, DSA):
-        if f'"{name}"' not in there:
+        if f'"{name}"' not in devices:
             raise FerryError(f"{BINARY} was built without the device {name}; see server/qemu/patches")

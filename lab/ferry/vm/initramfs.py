@@ -65,12 +65,12 @@ def cpio(entries: Iterable[Entry]) -> bytes:
 
 def with_parents(entries: Iterable[Entry]) -> list[Entry]:
     """The entries in order of their names, each parent directory added once and before its contents."""
-    known = {entry.name: entry for entry in entries}
-    for name in list(known):
+    by_name = {entry.name: entry for entry in entries}
+    for name in list(by_name):
         for parent in PurePosixPath(name).parents:
             if str(parent) != ".":
-                known.setdefault(str(parent), directory(str(parent)))
-    return [known[name] for name in sorted(known, key=lambda name: PurePosixPath(name).parts)]
+                by_name.setdefault(str(parent), directory(str(parent)))
+    return [by_name[name] for name in sorted(by_name, key=lambda name: PurePosixPath(name).parts)]
 
 
 def modules(installed: Path) -> dict[str, Path]:

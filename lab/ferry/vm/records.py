@@ -25,12 +25,12 @@ _DECODER = json.JSONDecoder()
 def every(said: str, kind: str) -> list[Record]:
     """The records of a kind, in order. What is no record is passed over, and so is one that was cut short."""
     said = said.replace("\r", "")
-    found = []
+    matching = []
     # The kind is looked for, and not the line: a kernel's message may stand before it, or have no end.
     for begin in re.finditer(rf'\{{"record": "{re.escape(kind)}"', said):
         with suppress(ValueError):
-            found.append(_DECODER.raw_decode(said, begin.start())[0])
-    return found
+            matching.append(_DECODER.raw_decode(said, begin.start())[0])
+    return matching
 
 
 def of(said: str, kind: str) -> Record:

@@ -48,8 +48,8 @@ def drive(image: Path, *, keep: bool) -> list[str]:
 class Guest:
     """One QEMU from power on to power off. with Guest(...) as guest: guest.ready(); guest.run("uname -r")"""
 
-    def __init__(self, where: Machine, more: Sequence[str], *, name: str, kvm: bool = False) -> None:
-        self._where, self._more, self._kvm = where, more, kvm
+    def __init__(self, computer: Machine, qemu_args: Sequence[str], *, name: str, kvm: bool = False) -> None:
+        self._machine, self._qemu_args, self._kvm = computer, qemu_args, kvm
         self._heard = ""
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self.on_output: Callable[[str], object] = lambda text: None
@@ -57,7 +57,7 @@ class Guest:
         self.console = paths.LOGS / f"{name}.log"
 
     def __enter__(self) -> Guest:
-        qemu.ensure_emulator(self._where, self._kvm)
+        qemu.ensure_emulator(self._machine, self._kvm)
         self.console.parent.mkdir(parents=True, exist_ok=True)
         # Where QEMU keeps what is written to a snapshot.
         self._folder = tempfile.TemporaryDirectory(prefix=qemu.FOLDER_PREFIX, dir=paths.BUILD)
@@ -82,11 +82,11 @@ class Guest:
 
     def _command(self) -> list[str]:
         return [
-            *(*self._where.command(self._kvm), "-nodefaults", "-no-user-config", "-display", "none"),
-            *("-smp", self._where.smp, "-m", self._where.memory, *self._where.qemu_args(self._kvm)),
+            *(*self._machine.command(self._kvm), "-nodefaults", "-no-user-config", "-display", "none"),
+            *("-smp", self._machine.smp, "-m", self._machine.memory, *self._machine.qemu_args(self._kvm)),
             *("-device", "virtio-rng-pci", "-chardev", f"file,id=console,path={self.console}"),
             *("-chardev", "stdio,id=operator,signal=off"),
-            *("-serial", "chardev:console", "-serial", "chardev:operator", *self._more),
+            *("-serial", "chardev:console", "-serial", "chardev:operator", *self._qemu_args),
         ]
 
     def ready(self, timeout_s: float) -> str:
