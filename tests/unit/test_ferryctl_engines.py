@@ -64,7 +64,7 @@ def test_a_kernel_without_ferry_says_what_one_with_it_could_use(
     found = _found(system, capsys)
     assert {name: each["verdict"] for name, each in found.items()} == {
         "0000:01:00.1": engines.PATCHED,
-        "0000:02:00.0": engines.KNOWN["ioatdma"].verdict,
+        "0000:02:00.0": engines.DRIVERS["ioatdma"].verdict,
         "0000:03:00.0": engines.WORKS,
         "0000:04:00.0": engines.UNKNOWN,
     }
@@ -90,7 +90,7 @@ def test_a_device_without_a_driver_is_known(
 ) -> None:
     system = System(tmp_path)
     _pci(system, "0000:00:04.0", f"0x8086:{device}", None)
-    assert _found(system, capsys)["0000:00:04.0"]["verdict"] == engines.KNOWN[driver].verdict
+    assert _found(system, capsys)["0000:00:04.0"]["verdict"] == engines.DRIVERS[driver].verdict
 
 
 def test_what_dcbm_says_counts_more_than_what_is_known(

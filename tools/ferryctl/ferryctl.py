@@ -48,23 +48,23 @@ def _status(system: System, args: argparse.Namespace) -> int:
 
 def _check(system: System, args: argparse.Namespace) -> int:
     if args.next_boot:
-        said, found = checking.next_boot(system)
+        said, findings = checking.next_boot(system)
         print(
-            json.dumps({"next_boot": said, "problems": [each.problem for each in found]})
+            json.dumps({"next_boot": said, "problems": [finding.problem for finding in findings]})
             if args.json
             else said
         )
-        return checking.code(found)
-    found = checking.check(system)
-    code = checking.code(found)
+        return checking.code(findings)
+    findings = checking.check(system)
+    code = checking.code(findings)
     unsaved = checking.unsaved(system) if code == WELL else {}
     if args.json:
-        lines = [{"problem": each.problem, "what": each.what, "do": each.do} for each in found]
-        known = {"time": now(), "kernel": system.release, "status": code}
-        print(json.dumps({**known, "problems": lines, "unsaved": unsaved}))
+        lines = [{"problem": finding.problem, "what": finding.what, "do": finding.do} for finding in findings]
+        about = {"time": now(), "kernel": system.release, "status": code}
+        print(json.dumps({**about, "problems": lines, "unsaved": unsaved}))
         return code
     changed = f"; changed since boot, and not saved: {', '.join(unsaved)}" if unsaved else ""
-    print(f"{checking.show(system, found)}{changed}")
+    print(f"{checking.show(system, findings)}{changed}")
     return code
 
 
@@ -108,7 +108,7 @@ def _use(system: System, args: argparse.Namespace) -> int:
     use(system, args.engine, parameters(load_conf(system), args.engine))
     if args.save:
         save_conf(system, {"engine": args.engine})
-    return _said(system, args)
+    return _show_set(system, args)
 
 
 def _set(system: System, args: argparse.Namespace) -> int:
@@ -120,29 +120,29 @@ def _set(system: System, args: argparse.Namespace) -> int:
     change(system, settings)
     if args.save:
         save_conf(system, {name: parse(name, value) for name, value in settings.items()})
-    return _said(system, args)
+    return _show_set(system, args)
 
 
 def _reset(system: System, args: argparse.Namespace) -> int:
     reset(system)
     if args.save:
         save_conf(system, {"engine": NONE} | {name: DEFAULTS.get(name, "0") for name in system.settings()})
-    return _said(system, args)
+    return _show_set(system, args)
 
 
 def _apply(system: System, args: argparse.Namespace) -> int:
     done = apply(system, args.wait)
     for why in done.left.values():
         print(f"ferryctl: left out: {why}", file=sys.stderr)
-    _said(system, args, {"left": done.left})
+    _show_set(system, args, {"left": done.left})
     return IN_PART if done.left else WELL
 
 
-def _said(system: System, args: argparse.Namespace, more: dict[str, Any] | None = None) -> int:
+def _show_set(system: System, args: argparse.Namespace, extra: dict[str, Any] | None = None) -> int:
     """What is set now, after a change."""
     settings, active = system.settings(), system.get("active") or NONE
     if args.json:
-        print(json.dumps({"active": active, "settings": settings} | (more or {})))
+        print(json.dumps({"active": active, "settings": settings} | (extra or {})))
     else:
         print(" ".join([f"engine={active}", *(f"{name}={value}" for name, value in settings.items())]))
     return WELL
@@ -179,26 +179,26 @@ def _tune(system: System, args: argparse.Namespace) -> int:
     )
     plan = tune.prepare(system, plan)
     tune.consent(system, plan, args.yes)
-    found = tune.measure(system, plan, lambda line: print(line, file=sys.stderr, flush=True))
-    advised = advice.advise(found.samples, found.target_us)
-    table = advice.cells(found.samples, found.target_us)
-    chosen = variants.choose(found.tried, advised.engine, found.target_us)
-    tried = advice.cells(found.tried, found.target_us, variants.AS_SET)
-    values = {"engine": advised.engine} | tune.to_save(system, found.settings | chosen.settings)
+    measured = tune.measure(system, plan, lambda line: print(line, file=sys.stderr, flush=True))
+    advised = advice.advise(measured.samples, measured.target_us)
+    table = advice.cells(measured.samples, measured.target_us)
+    chosen = variants.choose(measured.tried, advised.engine, measured.target_us)
+    tried = advice.cells(measured.tried, measured.target_us, variants.AS_SET)
+    values = {"engine": advised.engine} | tune.to_save(system, measured.settings | chosen.settings)
     why = " ".join(filter(None, (advised.why, chosen.why)))
     advised = replace(advised, why=why, warnings=(*advised.warnings, *chosen.hints))
     result = {
         "kernel": system.release,
         **{"from": plan.node_from, "to": plan.node_to, "bytes": plan.bytes, "rounds": plan.rounds},
-        "settings": found.settings,
+        "settings": measured.settings,
         "measured": [advice.as_json(cell) for cell in table],
         "measured_settings": [advice.as_json(cell) for cell in tried],
-        "not_measured": found.skipped,
+        "not_measured": measured.skipped,
         "recommended": {"engine": advised.engine, "conf": values, "why": advised.why},
         "warnings": advised.warnings,
     }
     print(
-        json.dumps(result) if args.json else advice.report(table, tried, found.skipped, advised, values),
+        json.dumps(result) if args.json else advice.report(table, tried, measured.skipped, advised, values),
         flush=True,
     )
     if args.write:

@@ -74,23 +74,23 @@ def cells(samples: Sequence[Sample], target_us: int, base: str = NONE) -> list[C
 
     Ratios are to the one that is named base.
     """
-    keys = dict.fromkeys((each.engine, each.folio) for each in samples)
+    keys = dict.fromkeys((sample.engine, sample.folio) for sample in samples)
     return [_cell(samples, engine, folio, target_us, base) for engine, folio in keys]
 
 
 def _cell(samples: Sequence[Sample], engine: str, folio: str, target_us: int, base: str) -> Cell:
-    mine = [each for each in samples if (each.engine, each.folio) == (engine, folio)]
-    p99 = _known(mine, lambda each: each.p99_us)
+    of_cell = [sample for sample in samples if (sample.engine, sample.folio) == (engine, folio)]
+    p99 = _median_of(of_cell, lambda sample: sample.p99_us)
     return Cell(
         engine,
         folio,
-        _spread([each.gbps for each in mine]),
-        _spread([each.gbps / _base(samples, each, base).gbps for each in mine]),
-        _known(mine, lambda each: each.p50_us),
+        _spread([sample.gbps for sample in of_cell]),
+        _spread([sample.gbps / _base(samples, sample, base).gbps for sample in of_cell]),
+        _median_of(of_cell, lambda sample: sample.p50_us),
         p99,
-        median(each.cpu_ns_per_page for each in mine),
-        _known(mine, lambda each: each.by_engine),
-        sum(each.left for each in mine),
+        median(sample.cpu_ns_per_page for sample in of_cell),
+        _median_of(of_cell, lambda sample: sample.by_engine),
+        sum(sample.left for sample in of_cell),
         engine != NONE and p99 is not None and p99 > target_us,
     )
 
@@ -98,7 +98,9 @@ def _cell(samples: Sequence[Sample], engine: str, folio: str, target_us: int, ba
 def _base(samples: Sequence[Sample], like: Sample, base: str) -> Sample:
     """What that one did in the same round: the machine's better and worse times are everybody's."""
     return next(
-        each for each in samples if (each.engine, each.folio, each.round) == (base, like.folio, like.round)
+        sample
+        for sample in samples
+        if (sample.engine, sample.folio, sample.round) == (base, like.folio, like.round)
     )
 
 
@@ -106,23 +108,29 @@ def _spread(values: Sequence[float]) -> Spread:
     return Spread(median(values), min(values), max(values))
 
 
-def _known(samples: Sequence[Sample], of: Callable[[Sample], float | None]) -> float | None:
-    values = [value for each in samples if (value := of(each)) is not None]
+def _median_of(samples: Sequence[Sample], of: Callable[[Sample], float | None]) -> float | None:
+    values = [value for sample in samples if (value := of(sample)) is not None]
     return median(values) if values else None
 
 
 def overall(samples: Sequence[Sample], base: str = NONE) -> dict[str, Spread]:
     """Of each other the ratio to base over all folio sizes alike: a geometric mean for each round."""
-    found = {}
-    for engine in dict.fromkeys(each.engine for each in samples if each.engine != base):
-        mine = [each for each in samples if each.engine == engine]
-        found[engine] = _spread(
+    spreads = {}
+    for engine in dict.fromkeys(sample.engine for sample in samples if sample.engine != base):
+        of_engine = [sample for sample in samples if sample.engine == engine]
+        spreads[engine] = _spread(
             [
-                _mean([each.gbps / _base(samples, each, base).gbps for each in mine if each.round == number])
-                for number in sorted({each.round for each in mine})
+                _mean(
+                    [
+                        sample.gbps / _base(samples, sample, base).gbps
+                        for sample in of_engine
+                        if sample.round == number
+                    ]
+                )
+                for number in sorted({sample.round for sample in of_engine})
             ]
         )
-    return found
+    return spreads
 
 
 def _mean(ratios: Sequence[float]) -> float:
@@ -131,7 +139,7 @@ def _mean(ratios: Sequence[float]) -> float:
 
 def advise(samples: Sequence[Sample], target_us: int) -> Advice:
     """The fastest engine, if it was faster in every round and by enough to be worth it; else none."""
-    rounds = len({each.round for each in samples})
+    rounds = len({sample.round for sample in samples})
     ratios = overall(samples)
     ranked = sorted(ratios, key=lambda engine: -ratios[engine].median)
     table = cells(samples, target_us)
@@ -154,34 +162,34 @@ def _no_engine(ranked: Sequence[str], ratios: dict[str, Spread], rounds: int) ->
     if not ranked:
         return "No engine could be measured."
     best = ratios[ranked[0]]
-    said = f"{ranked[0]}, the best engine, is {best} times as fast in {rounds} rounds"
+    best_in_words = f"{ranked[0]}, the best engine, is {best} times as fast in {rounds} rounds"
     if best.most < 1:
-        return f"Every engine is slower than Linux without one: {said}."
+        return f"Every engine is slower than Linux without one: {best_in_words}."
     if best.least <= 1:
-        return f"The rounds differ by more than any engine from Linux without one: {said}."
-    return f"No engine gains as much as {WORTH_IT:.2f}: {said}."
+        return f"The rounds differ by more than any engine from Linux without one: {best_in_words}."
+    return f"No engine gains as much as {WORTH_IT:.2f}: {best_in_words}."
 
 
 def _warnings(table: Sequence[Cell], target_us: int) -> list[str]:
     """What speaks against an engine."""
-    said = [
+    warnings = [
         f"{cell.engine} is slower at {cell.folio}: {cell.ratio} times as fast as without an engine"
         for cell in table
         if cell.ratio.most < 1
     ]
-    said += [
+    warnings += [
         f"{cell.engine} copied {100 * cell.by_engine:.0f} % of the bytes at {cell.folio}, the CPU the"
         " rest, as it was cheaper: the engine did not make the gain there"
         for cell in table
         if cell.by_engine is not None and cell.by_engine < MOST
     ]
-    said += [
+    warnings += [
         f"target_us is exceeded at {cell.folio}: one folio in a hundred is inaccessible for"
         f" {cell.p99_us:.0f} us or more, and the target is {target_us}"
         for cell in table
         if cell.over_target
     ]
-    return said
+    return warnings
 
 
 def as_json(cell: Cell) -> dict[str, Any]:

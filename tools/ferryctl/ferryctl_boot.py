@@ -71,7 +71,7 @@ def _default(text: str, environment: str) -> str:
 
 def _entries(text: str) -> list[tuple[str, Entry]]:
     """The menu: each entry with its place, as 0, or 1>2 in a submenu."""
-    found: list[tuple[str, Entry]] = []
+    entries: list[tuple[str, Entry]] = []
     place, names = [0], list[tuple[str, ...]]()
     inside: str | None = None
     for line in text.splitlines():
@@ -82,8 +82,8 @@ def _entries(text: str) -> list[tuple[str, Entry]]:
             inside = line
         elif inside and (kernel := re.match(r"\s*linux\w*\s+\S*/vmlinuz-(\S+)", line)):
             where = ">".join(map(str, place))
-            chain = [">".join((*each,)) for each in _chains([*names, _names(inside)])]
-            found.append((where, Entry(tuple(chain), kernel[1])))
+            chain = [">".join((*names_of_one,)) for names_of_one in _chains([*names, _names(inside)])]
+            entries.append((where, Entry(tuple(chain), kernel[1])))
         elif re.match(r"\s*}\s*$", line):
             if inside:
                 inside = None
@@ -92,7 +92,7 @@ def _entries(text: str) -> list[tuple[str, Entry]]:
                 place.pop()
                 names.pop()
                 place[-1] += 1
-    return found
+    return entries
 
 
 def _names(line: str) -> tuple[str, ...]:
@@ -110,10 +110,10 @@ def _chains(levels: list[tuple[str, ...]]) -> list[tuple[str, ...]]:
     return chains
 
 
-def _named(entries: list[tuple[str, Entry]], wanted: str) -> Entry:
+def _named(entries: list[tuple[str, Entry]], default: str) -> Entry:
     """As GRUB looks: a submenu stands for its first entry, and so does the menu for a name that it lacks."""
-    for name in (wanted, wanted.partition(">")[0]):
+    for name in (default, default.partition(">")[0]):
         for place, entry in entries:
-            if any(each == name or each.startswith(f"{name}>") for each in (place, *entry.names)):
+            if any(title == name or title.startswith(f"{name}>") for title in (place, *entry.names)):
                 return entry
     return entries[0][1]

@@ -61,24 +61,24 @@ def _boot_ferry(system: System) -> str:
     return "install one that has it; see KERNEL UPDATES in ferryctl(8)"
 
 
-def engine(found: Mapping[str, Any]) -> list[Finding]:
+def engine(state: Mapping[str, Any]) -> list[Finding]:
     """What a status tells."""
-    name, out = found["active"], []
-    if found["in_service"] is False:
+    name, out = state["active"], []
+    if state["in_service"] is False:
         do = "see dmesg; 'ferryctl use none', then 'ferryctl use NAME' begins anew, or choose another engine"
         out.append(
             Finding("engine_out_of_service", f"engine {name} is out of service, and the kernel copies", do)
         )
-    if found["overdue"]:
-        what = f"{found['overdue']} copies have missed the deadline and have not ended"
+    if state["overdue"]:
+        what = f"{state['overdue']} copies have missed the deadline and have not ended"
         out.append(Finding("copies_overdue", what, "see dmesg; the device may be stuck"))
-    lost = lost_channels(found)
+    lost = lost_channels(state)
     if lost and name == "dcbm":
-        names = ", ".join(f"{each.get('channel')} ({each.get('state')})" for each in lost)
-        what = f"{len(lost)} of {len(found['channels'])} DMA channels do not serve: {names}"
+        names = ", ".join(f"{channel.get('channel')} ({channel.get('state')})" for channel in lost)
+        what = f"{len(lost)} of {len(state['channels'])} DMA channels do not serve: {names}"
         do = "see dmesg; 'ferryctl use none', then 'ferryctl use dcbm' tries them again"
         out.append(Finding("channels_lost", what, do))
-    given_up = held_bytes(found)
+    given_up = held_bytes(state)
     if given_up:
         what = f"{big(given_up)} of memory were given up since boot, and a stuck engine may still write there"
         do = "see dmesg; they are used again once the engine has ended its copies, or after a reboot"
@@ -92,21 +92,21 @@ def _configured(system: System) -> list[Finding]:
         conf = load_conf(system)
     except Problem as problem:
         return [Finding("conf_unreadable", str(problem), "mend the file, then 'ferryctl apply'")]
-    out, there = [], system.settings()
+    out, settings = [], system.settings()
     wanted, active = conf.pop("engine", NONE), system.get("active") or NONE
     if wanted not in (NONE, active):
         what = f"/etc/ferry.conf says engine = {wanted}, and {active} is active"
         out.append(Finding("engine_not_as_configured", what, "'ferryctl apply'; it says why if it cannot"))
     for name, value in conf.items():
-        if "." not in name and (why := _refused(there, name, value)):
+        if "." not in name and (why := _refused(settings, name, value)):
             do = "this version's settings are in ferry.conf(5); the line may stay, it does no harm"
             out.append(Finding("setting_unknown", f"/etc/ferry.conf: {name} = {value}: {why}", do))
     return out
 
 
-def _refused(there: Mapping[str, str], name: str, value: str) -> str | None:
+def _refused(settings: Mapping[str, str], name: str, value: str) -> str | None:
     """Why a line of the file has no effect; a setting that was changed since by hand is no fault."""
-    if name not in there:
+    if name not in settings:
         return "this kernel has no such setting"
     try:
         parse(name, value)

@@ -17,7 +17,7 @@ CONF = "etc/ferry.conf"
 
 def load_conf(system: System) -> dict[str, str]:
     """NAME = VALUE lines. Raises Problem naming the line that is none."""
-    found: dict[str, str] = {}
+    settings: dict[str, str] = {}
     for number, line in enumerate(_read(system).splitlines(), start=1):
         text = line.partition("#")[0].strip()
         if not text:
@@ -25,8 +25,8 @@ def load_conf(system: System) -> dict[str, str]:
         name, equals, value = (part.strip() for part in text.partition("="))
         if not equals or not re.fullmatch(r"[a-z_]+(\.[a-z_]+)?", name):
             raise Problem(f"/{CONF}, line {number}: '{text}' is not NAME = VALUE")
-        found[name] = value
-    return found
+        settings[name] = value
+    return settings
 
 
 def _read(system: System) -> str:

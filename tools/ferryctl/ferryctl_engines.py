@@ -22,7 +22,7 @@ WORKS, PATCHED, REFUSED, UNKNOWN = "works", "works with patches", "refused", "un
 
 
 @dataclass(frozen=True)
-class Known:
+class Driver:
     """What is known of a driver of Linux 6.12."""
 
     verdict: str
@@ -31,21 +31,21 @@ class Known:
 
 
 _ENABLE = "'modprobe {driver}', then 'ferryctl use dcbm'"
-KNOWN = {
-    "ptdma": Known(PATCHED, "Ferry's kernel has the patches", _ENABLE),
-    "plx_dma": Known(WORKS, "length and error of each copy are written back", _ENABLE),
-    "softdma": Known(WORKS, "for tests: the CPU copies", "'ferryctl use dcbm'; mtcopy is faster"),
-    "ioatdma": Known(PATCHED, "Ferry's kernel has the patches", _ENABLE),
-    "idxd": Known(
+DRIVERS = {
+    "ptdma": Driver(PATCHED, "Ferry's kernel has the patches", _ENABLE),
+    "plx_dma": Driver(WORKS, "length and error of each copy are written back", _ENABLE),
+    "softdma": Driver(WORKS, "for tests: the CPU copies", "'ferryctl use dcbm'; mtcopy is faster"),
+    "ioatdma": Driver(PATCHED, "Ferry's kernel has the patches", _ENABLE),
+    "idxd": Driver(
         REFUSED, "it sleeps while it prepares a copy, and an unbound queue takes its channel along",
         "mtcopy is there instead",
     ),
-    "ccp": Known(REFUSED, "it does not report errors", "where the device is a PTDMA: 'modprobe ptdma'"),
-    "hisi_dma": Known(REFUSED, "it never ends a copy that failed", "mtcopy is there instead"),
-    "hidma": Known(REFUSED, "it may sleep when a copy is submitted", "mtcopy is there instead"),
-    "fsl-qdma": Known(REFUSED, "it waits while it prepares a copy", "mtcopy is there instead"),
+    "ccp": Driver(REFUSED, "it does not report errors", "where the device is a PTDMA: 'modprobe ptdma'"),
+    "hisi_dma": Driver(REFUSED, "it never ends a copy that failed", "mtcopy is there instead"),
+    "hidma": Driver(REFUSED, "it may sleep when a copy is submitted", "mtcopy is there instead"),
+    "fsl-qdma": Driver(REFUSED, "it waits while it prepares a copy", "mtcopy is there instead"),
 }  # fmt: skip
-ASIDE = Known(
+ASIDE = Driver(
     UNKNOWN, "nobody has read this driver for it",
     "'dcbm.allow = {driver}' in /etc/ferry.conf uses it at your own risk",
 )  # fmt: skip
@@ -81,42 +81,42 @@ class Device:
 
 def devices(system: System) -> list[Device]:
     """All of them."""
-    said, mine = _said(system), _served(system)
-    found: dict[Path, list[Path]] = {}
+    refusals, served = _refusals(system), _served(system)
+    by_device: dict[Path, list[Path]] = {}
     for channel in sorted((system.root / CLASS).glob("*")):
-        found.setdefault((channel / "device").resolve(), []).append(channel)
-    have = [_device(path, chans, said, mine) for path, chans in found.items()]
-    return [*have, *_without_channels(system, {path.name for path in found})]
+        by_device.setdefault((channel / "device").resolve(), []).append(channel)
+    have = [_device(path, chans, refusals, served) for path, chans in by_device.items()]
+    return [*have, *_without_channels(system, {path.name for path in by_device})]
 
 
-def _device(path: Path, chans: Sequence[Path], said: dict[str, str], mine: set[str]) -> Device:
+def _device(path: Path, chans: Sequence[Path], refusals: dict[str, str], served: set[str]) -> Device:
     driver = _link(path / "driver")
-    known = KNOWN.get(driver or "", ASIDE)
+    known = DRIVERS.get(driver or "", ASIDE)
     verdict, why, how = known.verdict, known.why, known.how.format(driver=driver)
-    if path.name in mine:
+    if path.name in served:
         verdict, why, how = WORKS, "dcbm uses it now", "'ferryctl status' counts its channels"
-    elif path.name in said:
-        verdict, why = REFUSED, f"dcbm says: {said[path.name]}"
+    elif path.name in refusals:
+        verdict, why = REFUSED, f"dcbm says: {refusals[path.name]}"
     in_use = sum((_text(chan / "in_use") or "0") != "0" for chan in chans)
     return Device(path.name, driver, _node(path), len(chans), in_use, verdict, why, how)
 
 
-def _without_channels(system: System, known: set[str]) -> list[Device]:
+def _without_channels(system: System, names: set[str]) -> list[Device]:
     """Devices of PCI that could copy and whose driver is not there, or offers no channel."""
     out = []
     for path in sorted((system.root / "sys/bus/pci/devices").glob("*")):
-        wanted = CANDIDATES.get(f"{_text(path / 'vendor')}:{_text(path / 'device')}")
-        if not wanted or path.name in known:
+        module = CANDIDATES.get(f"{_text(path / 'vendor')}:{_text(path / 'device')}")
+        if not module or path.name in names:
             continue
         driver = _link(path / "driver")
-        about = KNOWN[wanted]
+        about = DRIVERS[module]
         has = f"its driver is {driver}, and offers no channel" if driver else "no driver is bound to it"
-        how = f"'modprobe {wanted}'" if about.verdict != REFUSED else about.how
+        how = f"'modprobe {module}'" if about.verdict != REFUSED else about.how
         out.append(Device(path.name, driver, _node(path), 0, 0, about.verdict, f"{has}; {about.why}", how))
     return out
 
 
-def _said(system: System) -> dict[str, str]:
+def _refusals(system: System) -> dict[str, str]:
     """What dcbm wrote into the kernel's log of devices that it does not use: the last word of each."""
     try:
         done = subprocess.run(["dmesg"], capture_output=True, text=True, check=False)
@@ -147,20 +147,20 @@ def _node(path: Path) -> int | None:
     return int(text) if text and text != "-1" else None
 
 
-def as_json(found: Sequence[Device]) -> list[dict[str, Any]]:
+def as_json(listed: Sequence[Device]) -> list[dict[str, Any]]:
     """For programs."""
-    return [asdict(each) for each in found]
+    return [asdict(device) for device in listed]
 
 
-def show(found: Sequence[Device], system: System) -> list[str]:
+def show(listed: Sequence[Device], system: System) -> list[str]:
     """As text: what there is, and what to do without any."""
     out = []
-    for each in found:
-        place = "" if each.node is None else f", node {each.node}"
-        head = f"{each.device} ({each.driver or 'no driver'}{place}): {each.channels} channels"
-        busy = f", {each.in_use} in use" if each.in_use else ""
-        out += [f"{head}{busy}: {each.verdict}", f"  {each.why}", f"  -> {each.how}"]
-    if not found:
+    for device in listed:
+        place = "" if device.node is None else f", node {device.node}"
+        head = f"{device.device} ({device.driver or 'no driver'}{place}): {device.channels} channels"
+        busy = f", {device.in_use} in use" if device.in_use else ""
+        out += [f"{head}{busy}: {device.verdict}", f"  {device.why}", f"  -> {device.how}"]
+    if not listed:
         out.append("no DMA device that could copy pages: mtcopy copies with idle CPUs instead")
     if not system.has_ferry:
         out.append(f"kernel {system.release} is without Ferry: none of it is used before one with it boots")

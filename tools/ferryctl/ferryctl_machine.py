@@ -157,20 +157,19 @@ def use(system: System, engine: str, parameters: Mapping[str, str] | None = None
     """Load an engine, if it is not there as its parameters say, and let it copy; "none" lets Linux copy as
     it always did."""
     system.need_ferry()
-    known = (system.get("available") or "").split()
-    if engine in known and _has_others(system, engine, parameters or {}):
+    available = (system.get("available") or "").split()
+    if engine in available and _has_others(system, engine, parameters or {}):
         active = system.get("active") or NONE
         if active == engine:
             system.put("active", NONE)
         if system.modprobe(["-r", engine]):
             system.put("active", active)
             raise Problem(f"{engine} is loaded with other parameters, and cannot be unloaded: it is in use")
-        known.remove(engine)
-    if engine != NONE and engine not in known:
+        available.remove(engine)
+    if engine != NONE and engine not in available:
         if engine not in MODULES:
-            raise Problem(
-                f"no engine '{engine}'; there are: {', '.join([NONE, *known])}, and to load: {_more(known)}"
-            )
+            there = ", ".join([NONE, *available])
+            raise Problem(f"no engine '{engine}'; there are: {there}, and to load: {_loadable(available)}")
         words = [f"{key}={value}" for key, value in (parameters or {}).items()]
         if system.modprobe([engine, *words]):
             raise Problem(f"cannot load the module {engine}{_loading(words)}; dmesg says more")
@@ -187,5 +186,5 @@ def _has_others(system: System, engine: str, parameters: Mapping[str, str]) -> b
     return any(value is not None and value != parameters[key] for key, value in loaded.items())
 
 
-def _more(known: Sequence[str]) -> str:
-    return ", ".join(name for name in MODULES if name not in known) or NONE
+def _loadable(available: Sequence[str]) -> str:
+    return ", ".join(name for name in MODULES if name not in available) or NONE

@@ -64,22 +64,22 @@ def families(system: System, findings: list[Finding], version: str) -> list[Fami
     return [*always, *_of_ferry(status(system))] if system.has_ferry else always
 
 
-def _of_ferry(found: Mapping[str, Any]) -> list[Family]:
-    stats, engines = found["stats"], found["engines"]
-    states = Counter(each.get("state", "") for each in found["channels"] or [])
-    numbers = {name: int(value) for name, value in found["settings"].items() if value.isdigit()}
-    active = {name: int(name == found["active"]) for name in [NONE, *found["available"]]}
-    service = {} if found["in_service"] is None else {found["active"]: int(found["in_service"])}
+def _of_ferry(state: Mapping[str, Any]) -> list[Family]:
+    stats, engines = state["stats"], state["engines"]
+    states = Counter(channel.get("state", "") for channel in state["channels"] or [])
+    numbers = {name: int(value) for name, value in state["settings"].items() if value.isdigit()}
+    active = {name: int(name == state["active"]) for name in [NONE, *state["available"]]}
+    service = {} if state["in_service"] is None else {state["active"]: int(state["in_service"])}
     causes = {name: stats[name] for name in CAUSES if name in stats}
     return [
         _gauge("ferry_engine_active", "1 for the engine that copies.", active, "engine"),
         _gauge("ferry_engine_in_service", "1 if the active engine takes copies.", service, "engine"),
         *(
-            _counter(f"ferry_engine_{key}", means, _each(engines, key), "engine")
+            _counter(f"ferry_engine_{key}", means, _by_name(engines, key), "engine")
             for key, means in ENGINE_COUNTERS.items()
         ),
         _gauge("ferry_engine_overdue_copies", "Copies that missed the deadline and have not ended.",
-               _each(engines, "overdue"), "engine"),
+               _by_name(engines, "overdue"), "engine"),
         _gauge("ferry_dma_channels", "Channels of dcbm by state; not without root.", dict(states), "state"),
         *(
             _counter(f"ferry_{key}", means, {"": stats[key]})
@@ -91,10 +91,10 @@ def _of_ferry(found: Mapping[str, Any]) -> list[Family]:
                {"": stats["window_max_pages"]} if "window_max_pages" in stats else {}),
         _gauge("ferry_setting", "Settings that are numbers; 0: the kernel chooses.", numbers, "name"),
         _counter("ferry_inaccessible_folios", "Folios by inaccessible time, less than le seconds.",
-                 _cumulative(found["inaccessible_us"]), "le"),
+                 _cumulative(state["inaccessible_us"]), "le"),
         *(
             _counter(f"ferry_{key}", f"Large folios, by size in KiB: {means}.",
-                     _each(found["copied_mapped"], key), "kib")
+                     _by_name(state["copied_mapped"], key), "kib")
             for key, means in MAPPED.items()
         ),
     ]  # fmt: skip
@@ -113,7 +113,7 @@ COUNTERS = {
 }
 
 
-def _each(engines: Mapping[str, Mapping[str, int]], key: str) -> dict[str, int]:
+def _by_name(engines: Mapping[str, Mapping[str, int]], key: str) -> dict[str, int]:
     return {name: counters[key] for name, counters in engines.items() if key in counters}
 
 

@@ -145,34 +145,36 @@ class Mover:
 
     def _piece(self, process: Pages, piece: dict[int, int]) -> None:
         addresses = list(piece)
-        order, wanted = self.order, []
+        order, to_move = self.order, []
         for address, node in zip(addresses, process.nodes(addresses), strict=True):
             if node == order.to:
                 self.done.there_bytes += piece[address]
             elif node >= 0 and order.node_from in (None, node):
-                wanted.append(address)
+                to_move.append(address)
         self.done.seen_bytes += sum(piece.values())
-        if wanted:
+        if to_move:
             self.done.pieces += 1
-            self._move(process, wanted, piece)
+            self._move(process, to_move, piece)
 
-    def _move(self, process: Pages, wanted: Sequence[int], sizes: dict[int, int]) -> None:
+    def _move(self, process: Pages, addresses: Sequence[int], sizes: dict[int, int]) -> None:
         """Also what a call did not come to: Linux ends it where a page stays that it has tried to move."""
         begin = self.clock()
-        status = process.move(wanted, self.order.to, self.order.shared)
-        self._took(1e3 * (self.clock() - begin), sum(sizes[address] for address in wanted))
+        status = process.move(addresses, self.order.to, self.order.shared)
+        self._took(1e3 * (self.clock() - begin), sum(sizes[address] for address in addresses))
         left = [
-            (address, said) for address, said in zip(wanted, status, strict=True) if said != self.order.to
+            (address, result)
+            for address, result in zip(addresses, status, strict=True)
+            if result != self.order.to
         ]
         # One page of a large folio brings the others along, for which the call may say that they are busy
         now = process.nodes([address for address, _ in left]) if left else []
         left = [pair for pair, node in zip(left, now, strict=True) if node != self.order.to]
-        self.done.moved_bytes += sum(sizes[a] for a in wanted) - sum(sizes[a] for a, _ in left)
-        untried = [address for address, said in left if said >= 0]  # UNTRIED, or moved elsewhere
-        for address, said in left:
-            if said < 0:
-                self.done.not_moved[errno.errorcode.get(-said, str(-said))] += sizes[address] // PAGE
-        if untried and len(untried) < len(wanted):
+        self.done.moved_bytes += sum(sizes[a] for a in addresses) - sum(sizes[a] for a, _ in left)
+        untried = [address for address, result in left if result >= 0]  # UNTRIED, or moved elsewhere
+        for address, result in left:
+            if result < 0:
+                self.done.not_moved[errno.errorcode.get(-result, str(-result))] += sizes[address] // PAGE
+        if untried and len(untried) < len(addresses):
             self._move(process, untried, sizes)
         elif len(untried) > 1:
             middle = len(untried) // 2
@@ -211,14 +213,14 @@ def cgroup_pids(system: System, path: str) -> list[int]:
         raise Problem(
             f"{folder} is no cgroup v2: name one below /{CGROUPS}, as in system.slice/redis.service"
         )
-    found: set[int] = set()
-    for each in (folder, *sorted(p for p in folder.rglob("*") if p.is_dir())):
+    pids: set[int] = set()
+    for cgroup in (folder, *sorted(p for p in folder.rglob("*") if p.is_dir())):
         try:
-            found.update(map(int, (each / "cgroup.procs").read_text().split()))
+            pids.update(map(int, (cgroup / "cgroup.procs").read_text().split()))
         except OSError as err:  # of threads, whose process is listed above; or gone
             if err.errno not in (errno.EOPNOTSUPP, errno.ENOENT, errno.ENODEV):
-                raise Problem(f"{each}: {err.strerror}") from err
-    return sorted(found)
+                raise Problem(f"{cgroup}: {err.strerror}") from err
+    return sorted(pids)
 
 
 def move(
@@ -229,12 +231,12 @@ def move(
 ) -> Done:
     """Move all of them, also those that are there only now; until it is done, or told to end."""
     with _told_to_end() as stop:
-        mover, known = Mover(order, stop), set[int]()
-        while new := [pid for pid in whom() if pid not in known and pid != os.getpid()]:
+        mover, seen = Mover(order, stop), set[int]()
+        while new := [pid for pid in whom() if pid not in seen and pid != os.getpid()]:
             for pid in new:
                 if stop.is_set():
                     break
-                known.add(pid)
+                seen.add(pid)
                 mover.process(find(pid), note)
             if stop.is_set():
                 break

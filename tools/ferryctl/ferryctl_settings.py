@@ -95,13 +95,13 @@ def parse(name: str, text: str) -> str:
     return str(int(found[1], base) * UNITS[(found[2] or "").upper()])
 
 
-def same(name: str, wanted: str, found: str) -> bool:
+def same(name: str, wanted: str, current: str) -> bool:
     """Whether the kernel has what was wanted, however it writes it."""
     if name == "reasons":
-        words = set(found.split())
+        words = set(current.split())
         return set(REASONS) <= words if wanted == "all" else set(wanted.split()) == words
     try:
-        return parse(name, wanted) == parse(name, found)
+        return parse(name, wanted) == parse(name, current)
     except Problem:
         return False
 

@@ -86,10 +86,10 @@ def copied_mapped(system: System) -> dict[str, dict[str, int]]:
     out = {}
     for folder in (system.root / LARGE_FOLIOS).glob("hugepages-*kB"):
         counts = {name: system.read(f"{LARGE_FOLIOS}/{folder.name}/stats/{name}") for name in MAPPED}
-        found = {name: int(text) for name, text in counts.items() if text}
-        if any(found.values()):
-            out[folder.name.removeprefix("hugepages-").removesuffix("kB")] = found
-    return dict(sorted(out.items(), key=lambda each: int(each[0])))
+        counted = {name: int(text) for name, text in counts.items() if text}
+        if any(counted.values()):
+            out[folder.name.removeprefix("hugepages-").removesuffix("kB")] = counted
+    return dict(sorted(out.items(), key=lambda item: int(item[0])))
 
 
 def histogram(system: System) -> dict[str, int]:
@@ -110,69 +110,69 @@ def big(count: float) -> str:
     return f"{count:.0f} bytes"
 
 
-def show_status(found: Mapping[str, Any]) -> str:
+def show_status(state: Mapping[str, Any]) -> str:
     """A status as text."""
-    out = [f"kernel    {found['kernel']}, with Ferry"]
-    more = "" if found["in_service"] in (None, True) else ", OUT OF SERVICE: the kernel copies; see dmesg"
-    copies = "Linux copies as it always did" if found["active"] == NONE else "copies"
-    out.append(f"engine    {found['active']} ({copies}{more}); loaded: {' '.join(found['available'])}")
-    out += [f"channels  {line}" for line in show_channels(found["channels"])]
+    out = [f"kernel    {state['kernel']}, with Ferry"]
+    fault = "" if state["in_service"] in (None, True) else ", OUT OF SERVICE: the kernel copies; see dmesg"
+    copies = "Linux copies as it always did" if state["active"] == NONE else "copies"
+    out.append(f"engine    {state['active']} ({copies}{fault}); loaded: {' '.join(state['available'])}")
+    out += [f"channels  {line}" for line in show_channels(state["channels"])]
     out.append("settings")
-    width = max(map(len, found["settings"]), default=0)
-    for name, value in found["settings"].items():
-        known = SETTINGS.get(name)
+    width = max(map(len, state["settings"]), default=0)
+    for name, value in state["settings"].items():
+        setting = SETTINGS.get(name)
         out.append(f"  {name:<{width}}  {value or '(empty)'}")
-        out.append(f"  {'':<{width}}  {known.means if known else 'see the documentation of this kernel'}")
-    stats = found["stats"]
+        out.append(f"  {'':<{width}}  {setting.means if setting else 'see the documentation of this kernel'}")
+    stats = state["stats"]
     out.append("since boot")
     out.append(
         f"  {stats.get('folios', 0):,} folios ({big(stats.get('bytes', 0))}) moved by engines"
         f" in {stats.get('calls', 0):,} calls"
     )
-    for name, counters in found["engines"].items():
+    for name, counters in state["engines"].items():
         figures = ", ".join(f"{key} {count:,}" for key, count in counters.items())
         out.append(f"  {name}: {figures}")
-    for size, counters in found["copied_mapped"].items():
+    for size, counters in state["copied_mapped"].items():
         figures = "; ".join(f"{MAPPED[name]}: {count:,}" for name, count in counters.items() if count)
         out.append(f"  folios of {int(size):,} KiB: {figures}")
     out += show_causes(stats)
-    out += [f"  {line}" for line in show_stuck(found["overdue"], held_bytes(found))]
-    out += show_histogram(found["inaccessible_us"])
+    out += [f"  {line}" for line in show_stuck(state["overdue"], held_bytes(state))]
+    out += show_histogram(state["inaccessible_us"])
     return "\n".join(out)
 
 
-def show_channels(found: Sequence[Mapping[str, str]] | None) -> list[str]:
+def show_channels(listed: Sequence[Mapping[str, str]] | None) -> list[str]:
     """How many serve, and each that does not."""
-    if found is None:
+    if listed is None:
         why = "needs root" if os.geteuid() else "debugfs is not mounted on /sys/kernel/debug"
         return [f"those of dcbm: {why}"]
-    if not found:
+    if not listed:
         return []
-    live = sum(channel.get("state") == "live" for channel in found)
-    broken = [each for each in found if each.get("state") != "live"]
+    live = sum(channel.get("state") == "live" for channel in listed)
+    broken = [channel for channel in listed if channel.get("state") != "live"]
     return [
-        f"{live} DMA channels of {len(found)} serve dcbm",
+        f"{live} DMA channels of {len(listed)} serve dcbm",
         *(
-            f"{each.get('channel')} of {each.get('device')} is {each.get('state')}:"
-            f" {each.get('errors', '?')} errors, {each.get('in_flight', '?')} copies in flight"
-            for each in broken
+            f"{channel.get('channel')} of {channel.get('device')} is {channel.get('state')}:"
+            f" {channel.get('errors', '?')} errors, {channel.get('in_flight', '?')} copies in flight"
+            for channel in broken
         ),
     ]
 
 
-def lost_channels(found: Mapping[str, Any]) -> list[Mapping[str, str]]:
+def lost_channels(state: Mapping[str, Any]) -> list[Mapping[str, str]]:
     """The channels of a status that do not serve, where that can be seen."""
-    return [each for each in found["channels"] or [] if each.get("state") != "live"]
+    return [channel for channel in state["channels"] or [] if channel.get("state") != "live"]
 
 
-def held_bytes(found: Mapping[str, Any]) -> int:
+def held_bytes(state: Mapping[str, Any]) -> int:
     """What memory was given up since boot, if a stuck engine may hold some of it still.
 
     The counter only grows, and an engine that has ended its copies holds none any more.
     """
-    unseen = found["channels"] is None and found["in_service"] is False
-    stuck = found["overdue"] or lost_channels(found) or unseen
-    given_up: int = found["stats"].get("quarantined_bytes", 0)
+    unseen = state["channels"] is None and state["in_service"] is False
+    stuck = state["overdue"] or lost_channels(state) or unseen
+    given_up: int = state["stats"].get("quarantined_bytes", 0)
     return given_up if stuck else 0
 
 

@@ -161,39 +161,39 @@ def prepare(system: System, plan: Plan) -> Plan:
 
 
 def _engines(system: System, plan: Plan) -> tuple[str, ...]:
-    known = [*(system.get("available") or "").split()]
-    known += [name for name in MODULES if name not in known]
+    available = [*(system.get("available") or "").split()]
+    available += [name for name in MODULES if name not in available]
     for name in plan.engines:
-        if name not in (NONE, *known):
-            raise Problem(f"no engine '{name}'; there are: {', '.join(known)}")
-    wanted = [name for name in plan.engines if name != NONE]
-    return (NONE, *(wanted or known))
+        if name not in (NONE, *available):
+            raise Problem(f"no engine '{name}'; there are: {', '.join(available)}")
+    chosen = [name for name in plan.engines if name != NONE]
+    return (NONE, *(chosen or available))
 
 
 def nodes(system: System) -> list[int]:
     """Those that have memory."""
-    found: list[int] = []
+    numbers: list[int] = []
     for part in (system.read(f"{NODES}/has_memory") or "0").split(","):
         first, _, last = part.partition("-")
-        found += range(int(first), int(last or first) + 1)
-    return found
+        numbers += range(int(first), int(last or first) + 1)
+    return numbers
 
 
 def _choose_nodes(system: System, plan: Plan) -> Plan:
-    there = nodes(system)
-    if len(there) < 2:
+    present = nodes(system)
+    if len(present) < 2:
         raise Problem(
-            f"no second node: all memory of this machine is on node {there[0]}, and nothing can be moved"
+            f"no second node: all memory of this machine is on node {present[0]}, and nothing can be moved"
         )
     for name, node in (("--from", plan.node_from), ("--to", plan.node_to)):
-        if node is not None and node not in there:
-            raise Problem(f"{name} {node}: nodes with memory are {', '.join(map(str, there))}")
+        if node is not None and node not in present:
+            raise Problem(f"{name} {node}: nodes with memory are {', '.join(map(str, present))}")
     start = plan.node_from
     if start is None:
-        start = next(node for node in there if node != plan.node_to)
+        start = next(node for node in present if node != plan.node_to)
     end = plan.node_to
     if end is None:
-        end = next(node for node in there if node != start)
+        end = next(node for node in present if node != start)
     if start == end:
         raise Problem(f"--to {end}: must differ from --from")
     return replace(plan, node_from=start, node_to=end)
@@ -214,14 +214,14 @@ def _check_room(system: System, plan: Plan) -> Plan:
 def consent(system: System, plan: Plan, yes: bool) -> None:
     """Say what will be done, and raise Problem unless somebody says yes to it."""
     active = system.get("active") or NONE
-    said = [
+    lines = [
         f"Moves {plan.size} of its own memory from node {plan.node_from} to node {plan.node_to}, again and"
         f" again, for about {_duration(plan.seconds)} on a server, with each of: {', '.join(plan.engines)}.",
         "Whatever else migrates on this machine meanwhile is copied by the same engine. Modules are loaded"
         f" and unloaded as needed, and folios of {', '.join(plan.folios)} are switched on while measured.",
         f"The engine ({active}) and all settings are put back however it ends, also by ^C.",
     ]
-    print("\n".join(said), file=sys.stderr)
+    print("\n".join(lines), file=sys.stderr)
     if yes:
         return
     if not sys.stdin.isatty():
@@ -305,122 +305,126 @@ def measure(system: System, plan: Plan, note: Callable[[str], None]) -> Measured
 
     Raises Problem if a byte is lost, or if it is ended by a signal; the machine is as it was then, too.
     """
-    stop, found = Stop(), Measured()
+    stop, measured = Stop(), Measured()
     with _alone(system), stop.held(), _put_back(system):
-        change(system, differing(system.settings(), _wanted(plan)))
-        found.settings = system.settings()
-        plan = replace(plan, engines=_startable(system, plan, found, stop))
+        change(system, differing(system.settings(), _kernel_settings(plan)))
+        measured.settings = system.settings()
+        plan = replace(plan, engines=_startable(system, plan, measured, stop))
         for number in range(plan.rounds):
             began = time.monotonic()
             for folio in plan.folios:
-                if folio not in found.skipped:
-                    _row(system, plan, number, folio, found, stop)
+                if folio not in measured.skipped:
+                    _row(system, plan, number, folio, measured, stop)
             note(f"round {number + 1} of {plan.rounds}: {_duration(time.monotonic() - began)}")
-        _only_whole_rounds(found)
+        _only_whole_rounds(measured)
         if plan.with_settings:
-            _settings(system, plan, found, stop, note)
-    return found
+            _settings(system, plan, measured, stop, note)
+    return measured
 
 
-def _only_whole_rounds(found: Measured) -> None:
+def _only_whole_rounds(measured: Measured) -> None:
     # One that fell out halfway has been measured in fewer rounds than the others
-    found.samples = [
-        each for each in found.samples if each.engine not in found.skipped and each.folio not in found.skipped
+    measured.samples = [
+        sample
+        for sample in measured.samples
+        if sample.engine not in measured.skipped and sample.folio not in measured.skipped
     ]
-    if not found.samples:
-        raise Problem(f"nothing could be measured: {'; '.join(found.skipped.values())}")
+    if not measured.samples:
+        raise Problem(f"nothing could be measured: {'; '.join(measured.skipped.values())}")
 
 
-def _settings(system: System, plan: Plan, found: Measured, stop: Stop, note: Callable[[str], None]) -> None:
+def _settings(
+    system: System, plan: Plan, measured: Measured, stop: Stop, note: Callable[[str], None]
+) -> None:
     """Other settings of the engine that is best with those that there are."""
-    engine = advise(found.samples, found.target_us).engine
+    engine = advise(measured.samples, measured.target_us).engine
     if engine == NONE:
         return
     note(f"other settings of {engine}")
     use(system, engine, parameters(load_conf(system), engine))
 
     def once(number: int, name: str, settings: Mapping[str, str], folio: str) -> Sample | None:
-        change(system, differing(system.settings(), found.settings | dict(settings)))
+        change(system, differing(system.settings(), measured.settings | dict(settings)))
         if system.get("in_service") == "0":
             raise Problem(f"{engine} went out of service with {name}; see dmesg")
-        made = _once(system, plan, Sample(number, engine, folio, 0, None, None, 0), found, stop)
-        return made and replace(made, engine=name)
+        sample = _once(system, plan, Sample(number, engine, folio, 0, None, None, 0), measured, stop)
+        return sample and replace(sample, engine=name)
 
-    folios = [folio for folio in plan.folios if folio not in found.skipped]
-    found.tried = variants.measure(engine, found.target_us, folios, plan.rounds, once)
+    folios = [folio for folio in plan.folios if folio not in measured.skipped]
+    measured.tried = variants.measure(engine, measured.target_us, folios, plan.rounds, once)
 
 
-def _wanted(plan: Plan) -> dict[str, str]:
+def _kernel_settings(plan: Plan) -> dict[str, str]:
     return OPEN if plan.target_us is None else OPEN | {"target_us": str(plan.target_us)}
 
 
-def _startable(system: System, plan: Plan, found: Measured, stop: Stop) -> tuple[str, ...]:
+def _startable(system: System, plan: Plan, measured: Measured, stop: Stop) -> tuple[str, ...]:
     """The engines that can be made active; why not, of the others."""
-    there = []
+    startable = []
     for name in plan.engines:
         stop.check()
         try:
             use(system, name, parameters(load_conf(system), name))
-            there.append(name)
+            startable.append(name)
         except Problem as problem:
-            found.skipped[name] = str(problem)
-    return tuple(there)
+            measured.skipped[name] = str(problem)
+    return tuple(startable)
 
 
-def _row(system: System, plan: Plan, number: int, folio: str, found: Measured, stop: Stop) -> None:
+def _row(system: System, plan: Plan, number: int, folio: str, measured: Measured, stop: Stop) -> None:
     """A folio size with each engine; who begins changes with the round, for what comes first is special."""
-    engines = [name for name in plan.engines if name not in found.skipped]
+    engines = [name for name in plan.engines if name not in measured.skipped]
     first = number % len(engines)
     for engine in (*engines[first:], *engines[:first]):
         try:
             use(system, engine, parameters(load_conf(system), engine))
         except Problem as problem:
-            found.skipped[engine] = str(problem)
+            measured.skipped[engine] = str(problem)
             continue
-        sample = _once(system, plan, Sample(number, engine, folio, 0, None, None, 0), found, stop)
+        sample = _once(system, plan, Sample(number, engine, folio, 0, None, None, 0), measured, stop)
         if sample is None:
             return
         if system.get("active") != engine:
             raise Problem(f"somebody else chose {system.get('active')} meanwhile: measure again")
         if engine != NONE and system.get("in_service") == "0":
-            found.skipped[engine] = f"{engine} went out of service while it was measured; see dmesg"
-        found.samples.append(sample)
+            measured.skipped[engine] = f"{engine} went out of service while it was measured; see dmesg"
+        measured.samples.append(sample)
 
 
-def _once(system: System, plan: Plan, blank: Sample, found: Measured, stop: Stop) -> Sample | None:
+def _once(system: System, plan: Plan, sample: Sample, measured: Measured, stop: Stop) -> Sample | None:
     """One migbench; None if it cannot have this folio size here."""
-    before = _copied(system, blank.engine)
+    before = _copied(system, sample.engine)
     done = stop.run(
         [
-            *("migbench", "--folio", blank.folio, "--bytes", plan.size, "--runs", "1", "--latency"),
+            *("migbench", "--folio", sample.folio, "--bytes", plan.size, "--runs", "1", "--latency"),
             *("--from", str(plan.node_from), "--to", str(plan.node_to), "--allow-partial", "--json", "-"),
         ]
     )
-    said = (done.stderr.strip().splitlines() or ["it said nothing"])[-1].removeprefix("migbench: ")
+    last_line = (done.stderr.strip().splitlines() or ["it said nothing"])[-1].removeprefix("migbench: ")
     if done.returncode == CANNOT_RUN:
-        found.skipped[blank.folio] = f"{blank.folio}: {said}"
+        measured.skipped[sample.folio] = f"{sample.folio}: {last_line}"
         return None
     if done.returncode:
-        raise Problem(f"migbench, {blank.folio} with {blank.engine}: {said}")
-    return _read(json.loads(done.stdout), blank, _copied(system, blank.engine) - before, plan)
+        raise Problem(f"migbench, {sample.folio} with {sample.engine}: {last_line}")
+    return _read(json.loads(done.stdout), sample, _copied(system, sample.engine) - before, plan)
 
 
 def _copied(system: System, engine: str) -> int:
     return int(system.get(f"migrators/{engine}/bytes") or 0)
 
 
-def _read(said: dict[str, Any], blank: Sample, copied: int, plan: Plan) -> Sample:
-    if "gbps" not in said:
-        raise Problem(f"migbench, {blank.folio} with {blank.engine}: nothing was moved")
-    away = said.get("inaccessible_us", {})
-    moved = sum(run["moved_pages"] for run in said["runs"])
+def _read(figures: dict[str, Any], sample: Sample, copied: int, plan: Plan) -> Sample:
+    if "gbps" not in figures:
+        raise Problem(f"migbench, {sample.folio} with {sample.engine}: nothing was moved")
+    away = figures.get("inaccessible_us", {})
+    moved = sum(run["moved_pages"] for run in figures["runs"])
     return replace(
-        blank,
-        gbps=said["gbps"],
+        sample,
+        gbps=figures["gbps"],
         p50_us=away.get("p50"),
         p99_us=away.get("p99"),
-        cpu_ns_per_page=said["cpu_ns_per_page"],
+        cpu_ns_per_page=figures["cpu_ns_per_page"],
         # What others move meanwhile counts as well
-        by_engine=None if blank.engine == NONE else min(1.0, copied / (MOVES * plan.bytes)),
-        left=len(said["runs"]) * plan.bytes // PAGE_BYTES - moved,
+        by_engine=None if sample.engine == NONE else min(1.0, copied / (MOVES * plan.bytes)),
+        left=len(figures["runs"]) * plan.bytes // PAGE_BYTES - moved,
     )

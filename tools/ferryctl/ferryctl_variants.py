@@ -30,21 +30,21 @@ def candidates(engine: str, target_us: int) -> dict[str, dict[str, str]]:
         tried.append({"engine_always": "1"})
         # Where a descriptor, a register or an interrupt of the device is dear
         tried.append({"stripe_bytes": "262144", "window_pages": "2048"})
-    return {" ".join(f"{name}={value}" for name, value in each.items()): each for each in tried}
+    return {" ".join(f"{name}={value}" for name, value in settings.items()): settings for settings in tried}
 
 
 def measure(engine: str, target_us: int, folios: Sequence[str], rounds: int, once: Once) -> list[Sample]:
     """Each in so many rounds; they take turns, and who begins changes."""
     tried = list({AS_SET: dict[str, str](), **candidates(engine, target_us)}.items())
-    found = []
+    samples = []
     for number in range(rounds):
         first = number % len(tried)
         for folio in folios:
             for name, settings in (*tried[first:], *tried[:first]):
                 sample = once(number, name, settings, folio)
                 if sample:
-                    found.append(sample)
-    return found
+                    samples.append(sample)
+    return samples
 
 
 def choose(samples: Sequence[Sample], engine: str, target_us: int) -> Chosen:

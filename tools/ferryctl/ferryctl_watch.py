@@ -27,9 +27,9 @@ def watch(system: System, interval: float, count: int | None, as_json: bool) -> 
     try:
         while count is None or shown < count:
             time.sleep(interval)
-            found, clock = status(system), time.monotonic()
-            print(_text(rates(before, found, clock - then), found, as_json, screen), flush=True)
-            before, then, shown = found, clock, shown + 1
+            state, clock = status(system), time.monotonic()
+            print(_text(rates(before, state, clock - then), state, as_json, screen), flush=True)
+            before, then, shown = state, clock, shown + 1
     except KeyboardInterrupt:
         pass
 
@@ -37,13 +37,13 @@ def watch(system: System, interval: float, count: int | None, as_json: bool) -> 
 UNMEASURED = "inaccessible time is not measured: ferryctl set inaccessible_enabled=1"
 
 
-def _text(moved: Mapping[str, Any], found: Mapping[str, Any], as_json: bool, screen: bool) -> str:
+def _text(moved: Mapping[str, Any], state: Mapping[str, Any], as_json: bool, screen: bool) -> str:
     if as_json:
         return json.dumps(moved)
     if not screen:
         return show_rates(moved)
     rows = shutil.get_terminal_size().lines - 1
-    return CLEAR + "\n".join(show_screen(moved, found)[:rows])
+    return CLEAR + "\n".join(show_screen(moved, state)[:rows])
 
 
 def since(before: Mapping[str, int], now: Mapping[str, int]) -> dict[str, int]:
@@ -74,35 +74,35 @@ def rates(before: Mapping[str, Any], now: Mapping[str, Any], seconds: float) -> 
     }
 
 
-def show_rates(found: Mapping[str, Any]) -> str:
+def show_rates(interval: Mapping[str, Any]) -> str:
     """One interval, in lines that begin with the time."""
-    speeds = "  ".join(f"{name} {rate:.2f} GB/s" for name, rate in found["gbps"].items())
-    state = "" if found["in_service"] in (None, True) else " OUT OF SERVICE"
-    head = f"{found['time']} engine {found['active']}{state}:"
-    out = [f"{head} {found['calls']:,} calls, {found['folios']:,} folios   {speeds}"]
-    out += [f"  {name} {count:,}" for name, count in found["not_by_engine"].items() if count]
-    out += [f"  {line}" for line in show_stuck(found["overdue"], found["held_bytes"])]
-    return "\n".join([*out, *show_histogram(found["inaccessible_us"])])
+    speeds = "  ".join(f"{name} {rate:.2f} GB/s" for name, rate in interval["gbps"].items())
+    state = "" if interval["in_service"] in (None, True) else " OUT OF SERVICE"
+    head = f"{interval['time']} engine {interval['active']}{state}:"
+    out = [f"{head} {interval['calls']:,} calls, {interval['folios']:,} folios   {speeds}"]
+    out += [f"  {name} {count:,}" for name, count in interval["not_by_engine"].items() if count]
+    out += [f"  {line}" for line in show_stuck(interval["overdue"], interval["held_bytes"])]
+    return "\n".join([*out, *show_histogram(interval["inaccessible_us"])])
 
 
-def show_screen(moved: Mapping[str, Any], found: Mapping[str, Any]) -> list[str]:
+def show_screen(moved: Mapping[str, Any], state: Mapping[str, Any]) -> list[str]:
     """One interval as a screen: what moves, and the state of the engine and its channels."""
-    active = found["active"]
+    active = state["active"]
     out = [
-        f"ferryctl watch   {found['time']}   kernel {found['kernel']}   every {moved['seconds']:.1f} s",
+        f"ferryctl watch   {state['time']}   kernel {state['kernel']}   every {moved['seconds']:.1f} s",
         "",
-        f"engine    {active} ({SERVICE[found['in_service']] if active != NONE else SERVICE[None]})",
-        *(f"channels  {line}" for line in show_channels(found["channels"])),
+        f"engine    {active} ({SERVICE[state['in_service']] if active != NONE else SERVICE[None]})",
+        *(f"channels  {line}" for line in show_channels(state["channels"])),
         *(f"stuck     {line}" for line in show_stuck(moved["overdue"], moved["held_bytes"])),
         "",
         f"moved     {moved['calls']:,} calls, {moved['folios']:,} folios",
         *(
-            f"  {name:<12} {rate:8.2f} GB/s   {big(found['engines'][name].get('bytes', 0))} in all"
+            f"  {name:<12} {rate:8.2f} GB/s   {big(state['engines'][name].get('bytes', 0))} in all"
             for name, rate in moved["gbps"].items()
         ),
     ]
     left = [f"  {name:<16} {count:,}" for name, count in moved["not_by_engine"].items() if count]
     out += ["", "not copied by the engine (ferryctl causes)", *left] if left else []
-    if found["settings"].get("inaccessible_enabled") == "0":
+    if state["settings"].get("inaccessible_enabled") == "0":
         return [*out, "", UNMEASURED]
     return [*out, "", *show_histogram(moved["inaccessible_us"])]
