@@ -39,7 +39,7 @@ static void unmap_slot(struct device *dev, struct slot *slot)
 
 static u64 load_fn(struct crew *crew, unsigned int number)
 {
-	const struct load *load = crew->what;
+	const struct load *load = crew->work;
 	struct device *dev = &crew->bench->pdev->dev;
 	struct slot *slots = vcalloc(load->slots, sizeof(*slots)), *slot;
 	struct rnd_state rnd;
@@ -80,7 +80,7 @@ int api_run(struct bench *bench, const char *name, unsigned int threads, u64 pai
 	for (i = 0; i < ARRAY_SIZE(loads); i++) {
 		if (strcmp(loads[i].name, name))
 			continue;
-		crew.what = &loads[i];
+		crew.work = &loads[i];
 		return crew_run(&crew, result);
 	}
 	return -EINVAL;

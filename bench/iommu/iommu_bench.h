@@ -34,7 +34,7 @@ struct result {
 /* A run of all threads: each calls fn with its number, they start together. */
 struct crew {
 	struct bench *bench;
-	const void *what;
+	const void *work;
 	unsigned int nr;
 	u64 pairs;		/* of each thread */
 	u64 (*fn)(struct crew *crew, unsigned int number);	/* errors */

@@ -92,16 +92,16 @@ int crew_run(struct crew *crew, struct result *result)
 
 static u64 pairs_fn(struct crew *crew, unsigned int number)
 {
-	const struct workload *what = crew->what;
+	const struct workload *work = crew->work;
 	struct iommu_domain *domain = crew->bench->domain;
-	phys_addr_t physical = crew->bench->target_phys + what->physical;
-	size_t total = what->total ?: what->size, at;
-	u64 iova = SZ_8G + number * what->apart;
+	phys_addr_t physical = crew->bench->target_phys + work->physical;
+	size_t total = work->total ?: work->size, at;
+	u64 iova = SZ_8G + number * work->apart;
 	u64 i, errors = 0;
 
-	for (i = 0; i < crew->pairs; i++, iova += what->step) {
-		for (at = 0; at < total; at += what->size)
-			errors += iommu_map(domain, iova + at, physical, what->size,
+	for (i = 0; i < crew->pairs; i++, iova += work->step) {
+		for (at = 0; at < total; at += work->size)
+			errors += iommu_map(domain, iova + at, physical, work->size,
 					    PROT, GFP_KERNEL) != 0;
 		errors += iommu_unmap(domain, iova, total) != total;
 		if (!(i % 256))
@@ -121,7 +121,7 @@ int workload_run(struct bench *bench, const char *name, unsigned int threads,
 	for (i = 0; i < ARRAY_SIZE(workloads); i++) {
 		if (strcmp(workloads[i].name, name))
 			continue;
-		crew.what = &workloads[i];
+		crew.work = &workloads[i];
 		return crew_run(&crew, result);
 	}
 	return -EINVAL;

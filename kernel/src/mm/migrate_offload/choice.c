@@ -125,9 +125,9 @@ void migrate_offload_learn(struct migrate_offload_state *state,
 {
 	struct migrate_cost *cost = &state->costs[turn->few][turn->order];
 	bool by_cpu = turn->m == &migrator_cpu;
-	u32 *known = by_cpu ? &cost->cpu_ns : &cost->engine_ns;
+	u32 *ns = by_cpu ? &cost->cpu_ns : &cost->engine_ns;
 	unsigned int weight = min(turn->nr_chunks, TURN_CHUNKS);
-	u64 old = READ_ONCE(*known), new = turn->lost_ns;
+	u64 old = READ_ONCE(*ns), new = turn->lost_ns;
 
 	if (!turn->nr_pages)
 		return;
@@ -140,5 +140,5 @@ void migrate_offload_learn(struct migrate_offload_state *state,
 		new = DIV_ROUND_UP(old * (2 * TURN_CHUNKS - weight) +
 				   min(new, 2 * old) * weight,
 				   2 * TURN_CHUNKS);
-	WRITE_ONCE(*known, clamp(new, 1, U32_MAX));
+	WRITE_ONCE(*ns, clamp(new, 1, U32_MAX));
 }

@@ -92,8 +92,8 @@ void migrate_stretch_begin(struct migrate_stretch *stretch,
 void migrate_stretch_end(const struct migrate_stretch *stretch,
 			 struct migrate_offload_state *state, u64 now_ns)
 {
-	u32 *known = &state->depth[stretch->order].ns[stretch->deep];
-	u64 old = READ_ONCE(*known), new;
+	u32 *ns = &state->depth[stretch->order].ns[stretch->deep];
+	u64 old = READ_ONCE(*ns), new;
 
 	if (stretch->pages < LEAST_PAGES)
 		return;
@@ -101,5 +101,5 @@ void migrate_stretch_end(const struct migrate_stretch *stretch,
 			max(stretch->pages_moved, 1));
 	if (old)
 		new = DIV_ROUND_UP(old + min(new, 2 * old), 2);
-	WRITE_ONCE(*known, clamp(new, 1, U32_MAX));
+	WRITE_ONCE(*ns, clamp(new, 1, U32_MAX));
 }
