@@ -86,13 +86,15 @@ def _records(source: trace.Source, kept: figures.Kept) -> str:
 
 def _headline(kept: figures.Kept) -> bytes:
     """What README begins with: what channels give, and what it costs."""
-    result = kept.load("table-v5-throughput")
+    result = kept.load(figures.LIKELY)
     cells = [
         cell
         for cell in result["cells"]
         if cell.get("channels", figures.MOST_CHANNELS) == figures.MOST_CHANNELS
     ]
-    title = f"Moving memory by {figures.MOST_CHANNELS} DMA channels, emulated server, by size of folio"
+    title = (
+        f"Moving memory by {figures.MOST_CHANNELS} DMA channels, likely server, emulated, by size of folio"
+    )
     return picture.trade(result, cells, title)
 
 
