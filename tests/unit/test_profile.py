@@ -42,7 +42,7 @@ def test_shipped_profiles_are_right(name: str) -> None:
 
 
 def test_neighbours_share_a_path(tmp_path: Path) -> None:
-    args = _load(tmp_path, GOOD).dma.qemu_args()
+    args = _load(tmp_path, GOOD).as_machine().devices
     assert [word.split("fabric=")[1].split(",")[0] for word in args if word.startswith("amd-ptdma")] == [
         "path0",
         "path0",
@@ -50,6 +50,15 @@ def test_neighbours_share_a_path(tmp_path: Path) -> None:
     ]
     assert "copy-fabric,id=memory,bandwidth=18700000000" in args
     assert "copy-fabric,id=path1,parent=memory,bandwidth=3400000000" in args
+
+
+def test_ioat_is_functions_of_one_device(tmp_path: Path) -> None:
+    ioat = _load(tmp_path, f'engine = "ioat"\n{GOOD}')
+    args = ioat.as_machine().devices
+    assert args[-2 * 3 - 2 : -2 * 3] == ("-machine", "q35")
+    places = [",".join(word.split(",")[:4]) for word in args[-5::2]]
+    assert places == [f"intel-ioat,id=dma{i},addr=0x8.{i},multifunction=on" for i in range(3)]
+    assert ioat.parameters()["engine"] == "ioat"
 
 
 @pytest.mark.parametrize(
@@ -72,9 +81,11 @@ def test_neighbours_share_a_path(tmp_path: Path) -> None:
         ("nodes = 2", "nodes = 1", "machine.nodes must be"),
         ("cpu_nodes = 1", "cpu_nodes = 2", "machine.cpu_nodes must be at most"),
         ("cpus = 1", "cpus = 1\nslow_nodes = 1", "machine.slow_nodes must be true or false"),
+        ("[machine]", 'engine = "edma"\n[machine]', "one.toml, 'edma': choose from ptdma, ioat"),
+        ("[machine]", "engine = 1\n[machine]", "'engine' is missing, unknown"),
         ("cpus = 1", 'cpus = 1\niommu = "eager"', "one.toml, 'eager': choose from off, lazy, strict"),
         ("cpus = 1", "cpus = 1\nspeed = 1", "machine.speed is not known"),
-        ("[dma]", "[engine]", "'dma' is missing"),
+        ("[dma]", "[device]", "'dma' is missing"),
         ("[dma]", "[more]\n[dma]", "'more' is missing, unknown"),
         ("[dma]", "[dma", "one.toml: "),
     ],
@@ -115,7 +126,7 @@ def test_one_is_like_another_that_is_like_none(tmp_path: Path, like: str, named:
         profile.load("two", tmp_path)
 
 
-@pytest.mark.parametrize("name", sorted({*profile.names()} - {"zen3-likely"}))
+@pytest.mark.parametrize("name", sorted({*profile.names()} - {"zen3-likely", "xeon-ioat"}))
 def test_what_nobody_has_posted_is_off(name: str) -> None:
     server = profile.load(name)
     dma = server.dma
@@ -127,7 +138,7 @@ def test_one_thing_is_varied(tmp_path: Path) -> None:
     server = _load(tmp_path, GOOD)
     one = server.varied("register_ns", 300)
     assert one.varied("register_ns", 0) == server
-    assert "register-ns=300,write-percent=100,interrupt-ns=0," in one.dma.qemu_args()[-1]
+    assert "register-ns=300,write-percent=100,interrupt-ns=0," in one.as_machine().devices[-1]
     assert server.varied("iommu", "off") == server
     strict = server.varied("iommu", "strict").computer
     assert strict.iommu

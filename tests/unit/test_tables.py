@@ -159,7 +159,16 @@ def test_profile_with_too_few_channels_is_named(monkeypatch: pytest.MonkeyPatch,
     monkeypatch.setattr(profile, "load", lambda name: small)
     monkeypatch.setattr(paths, "OUT", tmp_path)
     with pytest.raises(UsageError, match=r"needs 16 channels, but profile zen3 has 8: raise dma\.channels"):
-        table_command.run(cli.make_parser().parse_args(["table", "v5-throughput", "--quick"]))
+        table_command.run(cli.make_parser().parse_args(["table", "sensitivity", "--quick"]))
+
+
+def test_what_a_profile_has_no_channels_for_is_left_out() -> None:
+    table, server = experiments.get("v5-throughput"), profile.load("xeon-ioat")
+    cells = table.cells(table.posted_figures, experiments.Scale())
+    possible, missing = table_command._on_channels(table, cells, server)
+    assert {cell.channels for cell in possible} == {0, 1, 2, 4, 8}
+    assert missing == ["12 channels: profile xeon-ioat has 8", "16 channels: profile xeon-ioat has 8"]
+    assert table_command._on_channels(table, cells, profile.load("zen3")) == (cells, [])
 
 
 def test_script_sets_up_once_what_neighbours_share() -> None:

@@ -156,8 +156,7 @@ def _measure(
     if args.here:
         (measured, missing), origin = here.measure(cells), provenance.of_here()
     else:
-        missing = []
-        _check_channels(table, cells, server)
+        cells, missing = _on_channels(table, cells, server)
         emulator.build()
 
         def booted(computer: Machine) -> Machine:
@@ -184,10 +183,17 @@ def _measure(
     }
 
 
-def _check_channels(table: experiments.Table, cells: list[Cell], server: profile.Profile) -> None:
-    needed = max(cell.channels for cell in cells)
-    if needed > server.dma.channels:
+def _on_channels(
+    table: experiments.Table, cells: list[Cell], server: profile.Profile
+) -> tuple[list[Cell], list[str]]:
+    """The cells that a server has channels for, and what it has not. Raises UsageError if it has none."""
+    possible = [cell for cell in cells if cell.channels <= server.dma.channels]
+    others = sorted({cell.channels for cell in cells} - {cell.channels for cell in possible})
+    if others and not any(cell.channels for cell in possible):
         raise UsageError(
-            f"table {table.name} needs {needed} channels, but profile {server.name} has "
+            f"table {table.name} needs {others[0]} channels, but profile {server.name} has "
             f"{server.dma.channels}: raise dma.channels in server/{server.name}.toml"
         )
+    return possible, [
+        f"{count} channels: profile {server.name} has {server.dma.channels}" for count in others
+    ]

@@ -4,9 +4,11 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import os
 import re
 import tomllib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -44,15 +46,26 @@ IOMMU = {
 
 
 def functions(*properties: str, slot: int = FIRST_SLOT) -> tuple[str, ...]:
-    """QEMU's words for a function of the engine per text, which has its properties."""
-    return tuple(
-        word
-        for i, own in enumerate(properties)
-        for word in (
-            "-device",
-            ",".join(filter(None, [f"{emulator.DEVICE},id=dma{i},addr={slot + i:#x}", own])),
-        )
+    """QEMU's words for a function of PTDMA per text, which has its properties, each in a slot of its own."""
+    return _devices(
+        [f"{emulator.DEVICE},id=dma{i},addr={slot + i:#x}" for i in range(len(properties))], properties
     )
+
+
+def ioat_functions(*properties: str) -> tuple[str, ...]:
+    """The same for I/OAT: those of one device, on a machine with PCI Express."""
+    place = f"addr={FIRST_SLOT:#x}.{{0}},multifunction=on"
+    devices = [f"{emulator.IOAT},id=dma{i},{place.format(i)}" for i in range(len(properties))]
+    return ("-machine", "q35", *_devices(devices, properties))
+
+
+def _devices(devices: Sequence[str], properties: Sequence[str]) -> tuple[str, ...]:
+    words = (",".join(filter(None, pair)) for pair in zip(devices, properties, strict=True))
+    return tuple(itertools.chain.from_iterable(("-device", word) for word in words))
+
+
+# Each engine, and how its channels look to QEMU.
+ENGINES = {"ptdma": functions, "ioat": ioat_functions}
 
 
 @dataclass(frozen=True)
@@ -71,8 +84,8 @@ class Dma:
     small_bytes: int = 0  # copies of less have small_percent of the rate
     small_percent: int = 100
 
-    def qemu_args(self) -> tuple[str, ...]:
-        """The engine as devices, one function per slot; neighbours share a path."""
+    def qemu_args(self, engine: str) -> tuple[str, ...]:
+        """The engine as devices, a function for each channel; neighbours share a path."""
         args = ["-device", f"copy-fabric,id=memory,bandwidth={self.total_mb_s}000000"]
         for path in range(-(-self.channels // self.channels_per_path)):
             limit = f"bandwidth={self.path_mb_s}000000"
@@ -82,7 +95,7 @@ class Dma:
         own += f",interrupt-ns={self.interrupt_ns}"
         own += f",small-bytes={self.small_bytes},small-percent={self.small_percent}"
         each = (f"fabric=path{i // self.channels_per_path},{own}" for i in range(self.channels))
-        return (*args, *functions(*each))
+        return (*args, *ENGINES[engine](*each))
 
 
 @dataclass(frozen=True)
@@ -92,6 +105,7 @@ class Profile:
     name: str
     summary: str
     computer: machine.Machine
+    engine: str  # of ENGINES
     dma: Dma
 
     def varied(self, parameter: str, value: int | str) -> Profile:
@@ -112,7 +126,7 @@ class Profile:
         if need + machine.HOST_RESERVE_MIB > machine.available_mib():
             raise FerryError(f"profile {self.name} needs {need} MiB of free memory for each VM: free some")
         program = tuple(emulator.command())
-        return dataclasses.replace(self.computer, program=program, devices=self.dma.qemu_args())
+        return dataclasses.replace(self.computer, program=program, devices=self.dma.qemu_args(self.engine))
 
     def as_threads(self) -> machine.Machine:
         """The same with a CPU for each of the host's, in parallel and in wall time: for ratios only."""
@@ -123,7 +137,8 @@ class Profile:
         """For the record beside a result: of the engine, where the memory is, and what lies between."""
         keys = ("cpu_nodes", "slow_nodes")
         iommu = {"iommu": "on" if self.computer.iommu else "off"}
-        return {key: getattr(self.computer, key) for key in keys} | iommu | dataclasses.asdict(self.dma)
+        where = {key: getattr(self.computer, key) for key in keys} | iommu
+        return where | {"engine": self.engine} | dataclasses.asdict(self.dma)
 
 
 def names(folder: Path = FOLDER) -> list[str]:
@@ -140,13 +155,16 @@ def load(name: str, folder: Path = FOLDER) -> Profile:
     slow, iommu = of_machine.pop("slow_nodes", False), of_machine.pop("iommu", "off")
     if not isinstance(slow, bool):
         raise UsageError(f"{path}: machine.slow_nodes must be true or false")
+    choose(f"engine in {path},", [table["engine"]], ENGINES)
     choose(f"machine.iommu in {path},", [str(iommu)], IOMMU)
     _check(path, "machine", of_machine, _MACHINE)
     _check(path, "dma", table["dma"], _DMA)
     if of_machine["cpu_nodes"] > min(of_machine["nodes"], of_machine["cpus"]):
         raise UsageError(f"{path}: machine.cpu_nodes must be at most machine.nodes and machine.cpus")
     computer = machine.Machine(name, icount=True, slow_nodes=slow, **of_machine)
-    return Profile(name, table["summary"], computer, Dma(**table["dma"])).varied("iommu", iommu)
+    return Profile(name, table["summary"], computer, table["engine"], Dma(**table["dma"])).varied(
+        "iommu", iommu
+    )
 
 
 def _read(path: Path, may_be_like: bool = True) -> dict[str, Any]:
@@ -155,13 +173,14 @@ def _read(path: Path, may_be_like: bool = True) -> dict[str, Any]:
         table = tomllib.loads(path.read_text())
     except tomllib.TOMLDecodeError as err:
         raise UsageError(f"{path}: {err}") from err
-    shape = {"summary": str, "machine": dict, "dma": dict}
+    shape = {"summary": str, "engine": str, "machine": dict, "dma": dict}
     if may_be_like and "like" in table:
         name = table.pop("like")
         others = [profile for profile in names(path.parent) if profile != path.stem]
         choose(f"profile for 'like' in {path}:", [str(name)], others)
         other = _read(path.with_name(f"{name}.toml"), may_be_like=False)
         table = other | table | {key: other[key] | table.get(key, {}) for key in ("machine", "dma")}
+    table.setdefault("engine", "ptdma")
     for key in [*shape, *table]:
         if key not in shape or not isinstance(table.get(key), shape[key]):
             raise UsageError(f"{path}: '{key}' is missing, unknown, or not what it should be")

@@ -4,6 +4,8 @@
 # as records, and vm/records.py reads them.
 
 OFFLOAD=/sys/kernel/mm/migrate_offload
+# The last function of I/OAT on an emulated server that has it.
+IOAT=/sys/bus/pci/devices/0000:00:08.7
 # So many copies at once are in a ring of the emulated engine, which has passed ptdma_test with them.
 PTDMA_DEPTH=31
 # Where a job may write; the guest has its /tmp to itself.
@@ -108,6 +110,7 @@ use_dma() {
 	modprobe -r dcbm 2>/dev/null
 	# A real server may have another engine, whose driver is loaded.
 	modprobe ptdma ${PTDMA_DEPTH:+depth=$PTDMA_DEPTH} 2>/dev/null
+	[ ! -e $IOAT ] || modprobe ioatdma
 	modprobe dcbm channels="$1" queue_depth="$2" || fail "cannot load dcbm: see the console"
 	echo dcbm >$OFFLOAD/active ||
 		fail "is there a DMA engine with a channel that nobody uses? See /sys/class/dma and the console"
