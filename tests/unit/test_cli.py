@@ -34,7 +34,7 @@ def test_an_unknown_flavour_is_refused_before_anything_is_built(
 ) -> None:
     monkeypatch.setattr(kbuild, "build", lambda name: pytest.fail("built"))
     assert cli.main(["kernel", "build", "vanilla", "nosuch"]) == 2
-    assert "no kernel flavour 'nosuch'; there are: vanilla, ferry, debug, " in capsys.readouterr().err
+    assert "no kernel flavour 'nosuch': choose from vanilla, ferry, debug, " in capsys.readouterr().err
 
 
 def test_the_kernels_that_tests_boot_are_built_first() -> None:

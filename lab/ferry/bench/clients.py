@@ -131,16 +131,16 @@ def measure(
     """
     packages.ensure(PACKAGES)
     programs = with_libraries(PROGRAMS)
-    jobs = [qemu.Job(script(plan, cell), TIMEOUT_S, programs=programs) for cell in cells]
-    all_boots = [
-        Boot(f"redis on {cell}", rows.flavour(cell.engine), machine, job)
-        for cell, job in zip(cells, jobs, strict=True)
-    ]
+
+    def boot(cell: Cell) -> Boot:
+        job = qemu.Job(script(plan, cell), TIMEOUT_S, programs=programs)
+        return Boot(f"redis on {cell}", rows.flavour(cell.engine), machine, job)
 
     def parsed(index: int, said: Said) -> Measured:
         return replace(parse(said.text, cells[index], plan), records=(said.record,))
 
-    return boots.run(f"move redis-server in {len(cells)} VMs ({machine.name})", all_boots, parsed, store)
+    title = f"move redis-server in {len(cells)} VMs ({machine.name})"
+    return boots.run(title, [*map(boot, cells)], parsed, store)
 
 
 def parse(said: str, cell: Cell, plan: Plan) -> Measured:

@@ -200,16 +200,17 @@ def measure(
     Raises FerryError if a byte is wrong, or nothing was promoted or demoted.
     """
     files = {name: programs(name) for name in {cell.application for cell in chosen}}
-    jobs = [qemu.Job(script(plan, cell), TIMEOUT_S, programs=files[cell.application]) for cell in chosen]
-    all_boots = [
-        Boot(str(cell), rows.flavour(cell.engine), machine, job)
-        for cell, job in zip(chosen, jobs, strict=True)
-    ]
+
+    def boot(cell: Cell) -> Boot:
+        job = qemu.Job(script(plan, cell), TIMEOUT_S, programs=files[cell.application])
+        return Boot(str(cell), rows.flavour(cell.engine), machine, job)
 
     def parsed(index: int, said: Said) -> Measured:
         return parse(said.text, chosen[index], said.record)
 
-    return boots.run(f"tier memory in {len(chosen)} VMs ({machine.name})", all_boots, parsed, store)
+    return boots.run(
+        f"tier memory in {len(chosen)} VMs ({machine.name})", [*map(boot, chosen)], parsed, store
+    )
 
 
 def parse(said: str, cell: Cell, record: str = "") -> Measured:

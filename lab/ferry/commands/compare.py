@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -51,15 +52,7 @@ def run(args: argparse.Namespace) -> int:
             "provenance": [dict(zip(("what", "a", "b"), origin, strict=True)) for origin in origins],
             "cells": both,
             "only": alone,
-            "differences": [
-                {
-                    "cell": difference.cell,
-                    "figure": difference.figure,
-                    "a": difference.first,
-                    "b": difference.second,
-                }
-                for difference in differences
-            ],
+            "differences": [asdict(difference) for difference in differences],
         }
     )
     output.show({}, *tables)
@@ -83,9 +76,7 @@ def _rows(differences: list[compare.Difference]) -> list[tuple[str, ...]]:
     shown, before = [], ""
     for difference in differences:
         percent = "" if difference.percent is None else f"{difference.percent:+.2f} %"
-        values = (
-            "-" if value is None else f"{value:,.6g}" for value in (difference.first, difference.second)
-        )
+        values = ("-" if value is None else f"{value:,.6g}" for value in (difference.a, difference.b))
         shown.append(
             (difference.cell if difference.cell != before else "", difference.figure, *values, percent)
         )

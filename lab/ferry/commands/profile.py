@@ -15,6 +15,8 @@ from ferry.commands import options
 from ferry.results import picture, present, provenance, report
 from ferry.results.grid import Grid
 
+MOST_FUNCTIONS = 12  # are shown
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What to count, and where to put it."""
@@ -27,7 +29,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--order", default=plan.order, choices=migbench.ORDERS, help="of addresses")
     options.add_profile(parser)
     options.add_one_by_one(parser)
-    options.add_number(parser, "functions", 12, "how many to show")
     parser.add_argument("--plot", metavar="FILE", help="draw the steps to FILE, a PNG")
     options.add_json(parser)
     options.add_anew(parser)
@@ -49,7 +50,6 @@ def run(args: argparse.Namespace) -> int:
         _functions(
             f"Instructions per folio of {folio}, by function",
             [breakdown for breakdown in breakdowns if breakdown.folio_kib == parse_size(folio) // 1024],
-            args.functions,
         )
         for folio in plan.folios
     ]
@@ -81,7 +81,7 @@ def as_json(plan: steps.Plan, breakdowns: list[steps.Breakdown]) -> dict[str, An
     }
 
 
-def _functions(title: str, breakdowns: list[steps.Breakdown], count_shown: int) -> Grid:
+def _functions(title: str, breakdowns: list[steps.Breakdown]) -> Grid:
     """The dearest functions, beside each other."""
     columns = [breakdown.by_function() for breakdown in breakdowns]
     dearest: dict[str, float] = {}
@@ -90,6 +90,6 @@ def _functions(title: str, breakdowns: list[steps.Breakdown], count_shown: int) 
             dearest[name] = max(dearest.get(name, 0.0), count)
     lines = [
         (name, *(f"{column.get(name, 0.0):,.0f}" for column in columns))
-        for name in sorted(dearest, key=lambda name: -dearest[name])[:count_shown]
+        for name in sorted(dearest, key=lambda name: -dearest[name])[:MOST_FUNCTIONS]
     ]
     return Grid(title, ("function", *(present.engine(asdict(breakdown)) for breakdown in breakdowns)), lines)

@@ -24,7 +24,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Which results, and whether to write at all."""
     how = parser.add_mutually_exclusive_group()
     options.add_flag(how, "keep", "first keep what was measured into out/, as docs/results")
-    options.add_flag(how, "check", "write nothing; fail if a page has figures of its own")
     how.add_argument(
         "--trace", metavar="PAGE:LINE", help="write nothing; say which results and records a line is made of"
     )
@@ -38,12 +37,6 @@ def run(args: argparse.Namespace) -> int:
         return _trace(args.trace, kept)
     if args.keep:
         keep()
-    if args.check:
-        wrong = [path for path in figures.PAGES if path.read_text() != figures.fill(path.read_text(), kept)]
-        if wrong:
-            names = ", ".join(str(path.relative_to(paths.ROOT)) for path in wrong)
-            raise FerryError(f"not the figures of docs/results: {names}; run: ./ferry report")
-        return 0
     for path in figures.PAGES:
         if files.write(path, figures.fill(path.read_text(), kept)):
             print(path)
@@ -60,17 +53,8 @@ def _trace(line: str, kept: figures.Kept) -> int:
         raise UsageError(f"--trace {line}: name a page and a line, as in README.md:16")
     lines = []
     for source in trace.sources(Path(name).read_text(), int(number), kept):
-        value = f"{source.value:,.6g}"
-        lines.append(
-            (
-                ", ".join(source.shown),
-                source.result,
-                source.cell,
-                source.figure,
-                value,
-                _records(source, kept),
-            )
-        )
+        figure = (source.result, source.cell, source.figure, f"{source.value:,.6g}")
+        lines.append((", ".join(source.shown), *figure, _records(source, kept)))
     head = ("figure", "docs/results", "cell", "its figure", "value", "measured")
     grid.show(Grid(line, head, lines, left=len(head)))
     return 0

@@ -121,7 +121,7 @@ def _compare(first: dict[str, Any], second: dict[str, Any]) -> None:
     differ = compare.differences(first["cells"], second["cells"])
     if differ:
         lines = [
-            f"{difference.cell}: {difference.figure} {difference.first} and {difference.second}"
+            f"{difference.cell}: {difference.figure} {difference.a} and {difference.b}"
             for difference in differ
         ]
         shown = "".join(f"\n  {line}" for line in lines[:MOST_SHOWN])

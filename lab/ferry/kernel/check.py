@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from ferry import files, packages, proc
-from ferry.errors import CommandFailed, FerryError, UsageError
+from ferry.errors import CommandFailed, FerryError, choose
 from ferry.git import git
 from ferry.kernel import config, kbuild, series, tree
 from ferry.progress import note
@@ -176,9 +176,7 @@ def _complaints(args: proc.Args, cwd: Path) -> str:
 
 def run(names: Sequence[str], table: series.Table) -> None:
     """Run the named checks on an assembled tree; raises FerryError at the first complaint."""
-    for name in names:
-        if name not in CHECKS:
-            raise UsageError(f"no check '{name}'; there are: {', '.join(CHECKS)}")
+    choose("check", names, CHECKS)
     # Trees and build folders are also those of who builds and packages kernels.
     with files.locked(tree.HERE.build / "kernel.lock"):
         tree.assemble_current()

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ferry import files, packages, proc
-from ferry.errors import UsageError
+from ferry.errors import choose
 from ferry.kernel import config, tree
 from ferry.kernel.tree import Places
 
@@ -74,8 +74,7 @@ class Kernel:
 
 def flavour(name: str) -> Flavour:
     """The row of that name."""
-    if name not in FLAVOURS:
-        raise UsageError(f"no kernel flavour '{name}'; there are: {', '.join(FLAVOURS)}")
+    choose("kernel flavour", [name], FLAVOURS)
     return FLAVOURS[name]
 
 

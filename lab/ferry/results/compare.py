@@ -23,17 +23,17 @@ ASIDE = ("runs", "records", "fitted", "functions", "verified_bytes")
 
 @dataclass(frozen=True)
 class Difference:
-    """A figure of a cell that both have."""
+    """A figure of a cell that both results have, A and B."""
 
     cell: str
     figure: str
-    first: float | None
-    second: float | None
+    a: float | None
+    b: float | None
 
     @property
     def percent(self) -> float | None:
-        """How much more the second is; None if one of them has no such figure, or nothing."""
-        return (self.second / self.first - 1) * 100 if self.first and self.second is not None else None
+        """How much more B has; None if one of them has no such figure, or nothing."""
+        return (self.b / self.a - 1) * 100 if self.a and self.b is not None else None
 
     def exceeds(self, percent: float) -> bool:
         """Whether they differ by more."""

@@ -23,17 +23,11 @@ STDOUT = "-"
 
 def check_writable(path: Path) -> None:
     """Raise UsageError if a result could not be written; to be called before the long work."""
-    folder = path.parent
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as err:
-        raise UsageError(f"cannot make {folder}: {err.strerror}; choose another place") from err
     if path.is_dir():
         raise UsageError(f"{path} is a folder: name a file")
-    if not os.access(folder, os.W_OK | os.X_OK):
-        raise UsageError(f"cannot write {path}: no permission; choose another place")
     scratch = path.with_name(f"{path.name}.{os.getpid()}.new")
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         scratch.touch()
         scratch.unlink()
     except OSError as err:
