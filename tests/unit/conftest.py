@@ -15,6 +15,7 @@ from ferry import paths
 from ferry.kernel import tree
 from ferry.kernel.base import Base
 from ferry.kernel.tree import Places
+from tests.unit.fake_ferry import Machine, machine_in
 
 FakeProgram = Callable[[str, str], Path]
 
@@ -46,6 +47,12 @@ def fake_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeProgram
         return folder
 
     return make
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    """A machine with Ferry, nothing active."""
+    return machine_in(tmp_path)
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import ferryctl
 from ferryctl_machine import System
 from ferryctl_settings import REASONS
 from ferryctl_status import LARGE_FOLIOS
@@ -122,3 +123,8 @@ def machine_in(folder: Path) -> Machine:
             (stats / name).write_text(f"{text}\n")
     (folder / "etc").mkdir(parents=True)
     return system
+
+
+def run(system: System, *words: str) -> int:
+    """ferryctl's exit status there."""
+    return ferryctl.main(words, system)

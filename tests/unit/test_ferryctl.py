@@ -19,21 +19,11 @@ from ferryctl_settings import REASONS, SETTINGS, ULONG_MAX
 from ferryctl_status import CAUSES, MAPPED, status
 from ferryctl_watch import rates, show_rates
 from tests.unit.conftest import FakeProgram
-from tests.unit.fake_ferry import CHANNELS, Machine, machine_in
-
-
-@pytest.fixture
-def machine(tmp_path: Path) -> Machine:
-    """A machine with Ferry, nothing active."""
-    return machine_in(tmp_path)
-
-
-def _run(machine: System, *words: str) -> int:
-    return ferryctl.main(words, machine)
+from tests.unit.fake_ferry import CHANNELS, Machine, run
 
 
 def test_status_says_what_each_setting_means(machine: Machine, capsys: pytest.CaptureFixture[str]) -> None:
-    assert _run(machine, "status") == 0
+    assert run(machine, "status") == 0
     said = capsys.readouterr().out
     assert "engine    none (Linux copies as it always did); loaded: cpu" in said
     for name in machine.settings():
@@ -48,7 +38,7 @@ def test_status_says_what_each_setting_means(machine: Machine, capsys: pytest.Ca
 
 
 def test_each_cause_comes_with_what_one_can_do(machine: Machine, capsys: pytest.CaptureFixture[str]) -> None:
-    _run(machine, "status")
+    run(machine, "status")
     said = capsys.readouterr().out
     assert "fallback_refs 2: somebody held the folio" in said
     assert "-> move again when the I/O is over" in said
@@ -105,7 +95,7 @@ def test_ranges_are_those_of_the_kernel() -> None:
 
 
 def test_histogram_shows_what_is_filled(machine: Machine, capsys: pytest.CaptureFixture[str]) -> None:
-    _run(machine, "status")
+    run(machine, "status")
     bars = [line for line in capsys.readouterr().out.splitlines() if " us " in line]
     assert [line.split()[1:4:2] for line in bars] == [["4", "10"], ["8", "5"]]
     assert bars[0].count("#") == 2 * bars[1].count("#")
@@ -117,11 +107,11 @@ def test_a_module_with_other_parameters_is_loaded_anew(machine: Machine) -> None
     loaded = machine.root / "sys/module/mtcopy/parameters/threads"
     loaded.parent.mkdir(parents=True)
     for threads, calls in (("4", []), ("0", [["-r", "mtcopy"], ["mtcopy", "threads=4"]])):
-        assert _run(machine, "use", "none") == 0
-        _run(machine, "use", "mtcopy")
+        assert run(machine, "use", "none") == 0
+        run(machine, "use", "mtcopy")
         machine.loaded.clear()
         loaded.write_text(f"{threads}\n")
-        assert _run(machine, "use", "mtcopy") == 0
+        assert run(machine, "use", "mtcopy") == 0
         assert machine.loaded == calls
         assert machine.get("active") == "mtcopy"
 
@@ -131,12 +121,12 @@ def test_a_module_that_cannot_be_unloaded_goes_on(
 ) -> None:
     """Such as dcbm, while an engine has copies that it does not end. modprobe of this machine says no."""
     (machine.root / "etc/ferry.conf").write_text("mtcopy.threads = 4\n")
-    _run(machine, "use", "mtcopy")
+    run(machine, "use", "mtcopy")
     loaded = machine.root / "sys/module/mtcopy/parameters/threads"
     loaded.parent.mkdir(parents=True)
     loaded.write_text("0\n")
     busy = dataclasses.replace(machine, modprobe=lambda args: 1)
-    assert _run(busy, "use", "mtcopy") == 1
+    assert run(busy, "use", "mtcopy") == 1
     assert "cannot be unloaded" in capsys.readouterr().err
     assert machine.get("active") == "mtcopy"
 
@@ -148,7 +138,7 @@ def test_a_module_that_cannot_be_unloaded_goes_on(
 def test_every_command_has_json(
     machine: Machine, capsys: pytest.CaptureFixture[str], words: list[str]
 ) -> None:
-    assert _run(machine, words[0], "--json", *words[1:]) == 0
+    assert run(machine, words[0], "--json", *words[1:]) == 0
     for line in capsys.readouterr().out.splitlines():
         assert isinstance(json.loads(line), dict)
 
@@ -170,7 +160,7 @@ def test_watch_shows_rates_by_engine_and_cause(machine: Machine) -> None:
 
 def test_an_engine_is_loaded_with_the_parameters_of_the_file(machine: Machine) -> None:
     (machine.root / "etc/ferry.conf").write_text("# why\nmtcopy.threads = 4 # all\ndcbm.channels = 8\n")
-    assert _run(machine, "use", "mtcopy", "--save") == 0
+    assert run(machine, "use", "mtcopy", "--save") == 0
     assert machine.loaded == [["mtcopy", "threads=4"]]
     assert machine.get("active") == "mtcopy"
     text = (machine.root / "etc/ferry.conf").read_text()
@@ -191,7 +181,7 @@ def test_what_cannot_be_is_one_line_and_changes_nothing(
     machine: Machine, capsys: pytest.CaptureFixture[str], words: list[str], why: str
 ) -> None:
     before = {**machine.settings(), "active": machine.get("active")}
-    assert _run(machine, *words, "--save" if words[0] == "set" else "--json") == 1
+    assert run(machine, *words, "--save" if words[0] == "set" else "--json") == 1
     said = capsys.readouterr().err
     assert why in said
     assert said.count("\n") == 1
@@ -203,8 +193,8 @@ def test_what_cannot_be_is_one_line_and_changes_nothing(
 def test_window_and_chunk_are_changed_in_an_order_that_the_kernel_takes(
     machine: Machine, window: int, chunk: int
 ) -> None:
-    assert _run(machine, "set", "window_pages=96", "chunk_pages=32") == 0
-    assert _run(machine, "set", f"window_pages={window}", f"chunk_pages={chunk}") == 0
+    assert run(machine, "set", "window_pages=96", "chunk_pages=32") == 0
+    assert run(machine, "set", f"window_pages={window}", f"chunk_pages={chunk}") == 0
     assert (machine.get("window_pages"), machine.get("chunk_pages")) == (str(window), str(chunk))
 
 
@@ -215,7 +205,7 @@ def test_a_kernel_without_ferry_is_said_clearly(
 ) -> None:
     if contained:
         (tmp_path / ".dockerenv").touch()
-    assert _run(System(tmp_path), *words) == 3
+    assert run(System(tmp_path), *words) == 3
     said = capsys.readouterr().err
     assert "is without Ferry: boot one that has it" in said
     assert ("run ferryctl on the host" in said) == contained
@@ -228,7 +218,7 @@ def test_without_root_is_said_clearly(
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr(os, "open", refuse)
-    assert _run(machine, "use", "cpu") == 1
+    assert run(machine, "use", "cpu") == 1
     assert "changing active needs root: use sudo" in capsys.readouterr().err
 
 
@@ -236,7 +226,7 @@ def test_an_engine_without_channels_is_said_clearly(
     machine: Machine, capsys: pytest.CaptureFixture[str]
 ) -> None:
     machine.without_device.append("cpu")
-    assert _run(machine, "use", "cpu") == 1
+    assert run(machine, "use", "cpu") == 1
     assert "active=cpu: it finds nothing to copy with" in capsys.readouterr().err
     assert machine.get("active") == "none"
 
@@ -244,7 +234,7 @@ def test_an_engine_without_channels_is_said_clearly(
 def test_an_engine_that_is_gone_is_called_that(machine: Machine, capsys: pytest.CaptureFixture[str]) -> None:
     """Its module was unloaded after 'available' was read: the kernel says ENOENT, and it is no setting."""
     gone = dataclasses.replace(machine, modprobe=lambda args: 0)
-    assert _run(gone, "use", "mtcopy") == 1
+    assert run(gone, "use", "mtcopy") == 1
     said = capsys.readouterr().err
     assert said == "ferryctl: active=mtcopy: there is no such engine; there are: none, cpu\n"
 
@@ -268,7 +258,7 @@ def test_modprobe_is_found_outside_path(
     ("text", "value"), [("1M", "1048576"), ("256K", "262144"), ("1GiB", str(1 << 30)), ("4096", "4096")]
 )
 def test_sizes_may_have_a_suffix(machine: Machine, text: str, value: str) -> None:
-    assert _run(machine, "set", f"min_bytes={text}", "--save") == 0
+    assert run(machine, "set", f"min_bytes={text}", "--save") == 0
     assert machine.get("min_bytes") == value
     assert f"min_bytes = {value}\n" in (machine.root / "etc/ferry.conf").read_text()
 
@@ -290,7 +280,7 @@ def test_a_refusal_says_the_range(
     machine: Machine, capsys: pytest.CaptureFixture[str], word: str, takes: str
 ) -> None:
     before = machine.settings()
-    assert _run(machine, "set", word) == 1
+    assert run(machine, "set", word) == 1
     assert takes in capsys.readouterr().err
     assert machine.settings() == before
 
@@ -311,14 +301,14 @@ def test_arguments_that_make_no_sense_say_what_would(
     machine: Machine, capsys: pytest.CaptureFixture[str], words: list[str], why: str
 ) -> None:
     with pytest.raises(SystemExit, match="2"):
-        _run(machine, *words)
+        run(machine, *words)
     said = capsys.readouterr().err
     assert why in said
     assert "invalid _" not in said
 
 
 def test_without_a_command_it_is_status(machine: Machine, capsys: pytest.CaptureFixture[str]) -> None:
-    assert _run(machine) == 0
+    assert run(machine) == 0
     assert "engine    none" in capsys.readouterr().out
 
 
@@ -331,17 +321,17 @@ def test_it_says_its_version(capsys: pytest.CaptureFixture[str]) -> None:
 def test_an_engine_out_of_service_is_said_and_is_no_success(
     machine: Machine, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert _run(machine, "status") == 0
+    assert run(machine, "status") == 0
     assert "OUT OF SERVICE" not in capsys.readouterr().out
-    assert _run(machine, "use", "cpu") == 0
-    assert _run(machine, "status") == 0
+    assert run(machine, "use", "cpu") == 0
+    assert run(machine, "status") == 0
     machine.says("in_service", "0")
     capsys.readouterr()
-    assert _run(machine, "status") == 1
+    assert run(machine, "status") == 1
     said = capsys.readouterr().out
     assert "OUT OF SERVICE" in said
     assert "degraded: engine cpu is out of service" in said
-    assert _run(machine, "status", "--json") == 1
+    assert run(machine, "status", "--json") == 1
     assert json.loads(capsys.readouterr().out)["problems"] == ["engine_out_of_service"]
 
 
@@ -351,7 +341,7 @@ def test_channels_are_listed(machine: Machine, capsys: pytest.CaptureFixture[str
     path.write_text(
         f"{CHANNELS}dma0chan0 0000:01:00.1 0 9 9 0 0 live\ndma0chan1 0000:01:00.1 0 9 5 4 1 stuck\n"
     )
-    _run(machine, "status")
+    run(machine, "status")
     said = capsys.readouterr().out
     assert "1 DMA channels of 2 serve dcbm" in said
     assert "dma0chan1 of 0000:01:00.1 is stuck: 4 errors, 1 copies in flight" in said
@@ -362,9 +352,9 @@ def test_channels_that_cannot_be_read_are_not_none(
 ) -> None:
     machine.says("available", "cpu dcbm")
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    _run(machine, "status")
+    run(machine, "status")
     assert "channels  those of dcbm: needs root" in capsys.readouterr().out
-    _run(machine, "status", "--json")
+    run(machine, "status", "--json")
     assert json.loads(capsys.readouterr().out)["channels"] is None
 
 

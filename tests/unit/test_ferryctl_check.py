@@ -17,7 +17,7 @@ from ferry import paths
 from ferryctl_boot import Kernel, following
 from ferryctl_check import PROBLEMS, check
 from ferryctl_machine import System
-from tests.unit.fake_ferry import CHANNELS, Machine, machine_in
+from tests.unit.fake_ferry import CHANNELS, Machine, run
 
 GRUB_CFG = """
 if [ -s $prefix/grubenv ]; then
@@ -47,16 +47,6 @@ menuentry 'Other' $menuentry_id_option 'other' {{
 }}
 """
 FERRYS = "6.12.117-ferry"
-
-
-@pytest.fixture
-def machine(tmp_path: Path) -> Machine:
-    """A machine with Ferry, nothing active."""
-    return machine_in(tmp_path)
-
-
-def _run(machine: System, *words: str) -> int:
-    return ferryctl.main(words, machine)
 
 
 def _boot(system: System, default: str = "0", env: str = "") -> None:
@@ -109,10 +99,10 @@ def _broken(machine: Machine, problem: str) -> Machine | System:
 
 def test_a_machine_that_is_well_is_said_to_be(machine: Machine, capsys: pytest.CaptureFixture[str]) -> None:
     _boot(machine, default="1>1")
-    assert _run(machine, "check") == 0
+    assert run(machine, "check") == 0
     assert re.fullmatch(r"well: kernel \S+ has Ferry, no engine is active\n", capsys.readouterr().out)
     machine.put("active", "cpu")
-    assert _run(machine, "check") == 0
+    assert run(machine, "check") == 0
     assert "engine cpu is in service" in capsys.readouterr().out
 
 
@@ -122,11 +112,11 @@ def test_each_problem_is_one_line_that_says_what_to_do(
 ) -> None:
     system = _broken(machine, problem)
     code = 3 if problem == "no_ferry" else 1
-    assert _run(system, "check") == code
+    assert run(system, "check") == code
     said = capsys.readouterr().out
     assert said.count("\n") == 1
     assert re.match("no Ferry: .+; .+" if problem == "no_ferry" else "degraded: .+; .+", said)
-    assert _run(system, "check", "--json") == code
+    assert run(system, "check", "--json") == code
     found = json.loads(capsys.readouterr().out)
     assert [each["problem"] for each in found["problems"]] == [problem]
     assert found["status"] == code
@@ -135,7 +125,7 @@ def test_each_problem_is_one_line_that_says_what_to_do(
 @pytest.mark.parametrize("problem", PROBLEMS)
 def test_each_problem_is_a_metric(machine: Machine, capsys: pytest.CaptureFixture[str], problem: str) -> None:
     system = _broken(machine, problem)
-    assert _run(system, "metrics") == 0
+    assert run(system, "metrics") == 0
     found = _metrics(capsys.readouterr().out)
     assert {name for (name,), value in found["ferry_problem"].items() if value} == {problem}
     assert found["ferry_kernel"] == {(): 0.0 if problem == "no_ferry" else 1.0}
@@ -144,7 +134,7 @@ def test_each_problem_is_a_metric(machine: Machine, capsys: pytest.CaptureFixtur
 def test_several_problems_are_counted(machine: Machine, capsys: pytest.CaptureFixture[str]) -> None:
     for problem in ("memory_given_up", "engine_out_of_service", "copies_overdue"):
         _broken(machine, problem)
-    assert _run(machine, "check") == 1
+    assert run(machine, "check") == 1
     said = capsys.readouterr().out
     assert "engine cpu is out of service" in said
     assert "(2 more: copies_overdue, memory_given_up)" in said
@@ -152,17 +142,17 @@ def test_several_problems_are_counted(machine: Machine, capsys: pytest.CaptureFi
 
 def test_memory_that_an_engine_has_let_go_is_no_problem(machine: Machine) -> None:
     _broken(machine, "memory_given_up")
-    assert _run(machine, "check") == 1
+    assert run(machine, "check") == 1
     _channels(machine, "live")
-    assert _run(machine, "check") == 0
+    assert run(machine, "check") == 0
 
 
 def test_what_was_changed_by_hand_is_no_fault(machine: Machine, capsys: pytest.CaptureFixture[str]) -> None:
     (machine.root / "etc/ferry.conf").write_text("target_us = 300\nmin_bytes = 1M\nreasons = all\n")
-    assert _run(machine, "apply") == 0
-    assert _run(machine, "set", "target_us=900") == 0
+    assert run(machine, "apply") == 0
+    assert run(machine, "set", "target_us=900") == 0
     capsys.readouterr()
-    assert _run(machine, "check") == 0
+    assert run(machine, "check") == 0
     assert "changed since boot, and not saved: target_us\n" in capsys.readouterr().out
 
 
@@ -189,7 +179,7 @@ def _metrics(text: str) -> dict[str, dict[tuple[str, ...], float]]:
 def test_metrics_are_what_the_kernel_counts(machine: Machine, capsys: pytest.CaptureFixture[str]) -> None:
     machine.put("active", "cpu")
     machine.put("target_us", "300")
-    assert _run(machine, "metrics") == 0
+    assert run(machine, "metrics") == 0
     found = _metrics(capsys.readouterr().out)
     assert found["ferry_engine_active"] == {("none",): 0, ("cpu",): 1}
     assert found["ferry_engine_in_service"] == {("cpu",): 1}
@@ -207,7 +197,7 @@ def test_a_label_may_hold_anything(machine: Machine, capsys: pytest.CaptureFixtu
     release = machine.root / "proc/sys/kernel/osrelease"
     release.parent.mkdir(parents=True)
     release.write_text('6.12 "odd" \\ one\n')
-    assert _run(machine, "metrics") == 0
+    assert run(machine, "metrics") == 0
     version = (paths.ROOT / "VERSION").read_text().strip()
     assert _metrics(capsys.readouterr().out)["ferry_running"] == {('6.12 "odd" \\ one', version): 1}
 
@@ -217,14 +207,14 @@ def test_metrics_are_written_in_one_step(
 ) -> None:
     """Whoever reads the file while it is written has all of the old one; the collector may read it."""
     path = tmp_path / "collector/ferry.prom"
-    assert _run(machine, "metrics", "--output", str(path)) == 1
+    assert run(machine, "metrics", "--output", str(path)) == 1
     assert "cannot write" in capsys.readouterr().err
     path.parent.mkdir()
-    assert _run(machine, "metrics", "--output", str(path)) == 0
+    assert run(machine, "metrics", "--output", str(path)) == 0
     first = path.stat()
     assert stat.S_IMODE(first.st_mode) == 0o644
     with path.open() as old:
-        assert _run(machine, "metrics", "--output", str(path)) == 0
+        assert run(machine, "metrics", "--output", str(path)) == 0
         assert old.read().endswith("# EOF\n")
     assert path.stat().st_ino != first.st_ino
     assert [each.name for each in path.parent.iterdir()] == ["ferry.prom"]
@@ -235,7 +225,7 @@ def test_alerts_ask_for_metrics_that_there_are(machine: Machine, capsys: pytest.
     asked = set(re.findall(r"\bferry_\w+", "\n".join(re.findall(r"expr: (.*)", rules))))
     assert len(asked) >= 4
     machine.put("active", "cpu")
-    assert _run(machine, "metrics") == 0
+    assert run(machine, "metrics") == 0
     assert asked <= set(_metrics(capsys.readouterr().out))
     assert set(re.findall(r'problem=~?"([^"]*)"', rules)) <= set(PROBLEMS)
 
@@ -277,7 +267,7 @@ def test_without_ferry_the_kernel_to_boot_is_named(
 ) -> None:
     system = System(tmp_path)
     _boot(system)
-    assert _run(system, "check") == 3
+    assert run(system, "check") == 3
     assert f"boot {FERRYS}, which is installed; see KERNEL UPDATES" in capsys.readouterr().out
 
 

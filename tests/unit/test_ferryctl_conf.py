@@ -11,17 +11,10 @@ from pathlib import Path
 
 import pytest
 
-import ferryctl
 import ferryctl_change
 from ferry import paths
 from ferryctl_machine import System
-from tests.unit.fake_ferry import ALL, Machine, machine_in
-
-
-@pytest.fixture
-def machine(tmp_path: Path) -> Machine:
-    """A machine with Ferry, nothing active."""
-    return machine_in(tmp_path)
+from tests.unit.fake_ferry import ALL, Machine, run
 
 
 def _conf(machine: System, text: str) -> Path:
@@ -30,17 +23,13 @@ def _conf(machine: System, text: str) -> Path:
     return path
 
 
-def _run(machine: System, *words: str) -> int:
-    return ferryctl.main(words, machine)
-
-
 def test_a_boot_restores_what_was_saved(machine: Machine) -> None:
     for words in (["use", "mtcopy"], ["set", "window_pages=1024", "chunk_pages=512", "reasons=damon"]):
-        assert _run(machine, *words, "--save") == 0
+        assert run(machine, *words, "--save") == 0
     names = ("active", "window_pages", "chunk_pages", "reasons")
-    assert _run(machine, "reset") == 0
+    assert run(machine, "reset") == 0
     assert [machine.get(name) for name in names] == ["none", "0", "0", ALL]
-    assert _run(machine, "apply") == 0
+    assert run(machine, "apply") == 0
     assert [machine.get(name) for name in names] == ["mtcopy", "1024", "512", "damon"]
 
 
@@ -49,7 +38,7 @@ def test_a_setting_of_another_kernel_does_not_stop_the_others(
 ) -> None:
     text = "window_bytes = 4096\ntarget_us = 300\nmin_bytes = junk\ndeadline_ms = 60001\nengine = mtcopy\n"
     path = _conf(machine, text)
-    assert _run(machine, "apply", "--json") == 4
+    assert run(machine, "apply", "--json") == 4
     said = capsys.readouterr()
     assert machine.get("target_us") == "300"
     assert machine.get("active") == "mtcopy"
@@ -66,7 +55,7 @@ def test_a_conf_that_makes_no_sense_is_named_by_its_line(
     machine: Machine, capsys: pytest.CaptureFixture[str]
 ) -> None:
     _conf(machine, "# fine\nengine mtcopy\n")
-    assert _run(machine, "apply") == 1
+    assert run(machine, "apply") == 1
     assert "/etc/ferry.conf, line 2: 'engine mtcopy' is not NAME = VALUE" in capsys.readouterr().err
 
 
@@ -75,14 +64,14 @@ def test_a_conf_that_cannot_be_read_is_not_empty(
 ) -> None:
     path = _conf(machine, "engine = mtcopy\n")
     path.write_bytes(b"engine = \xff\n")
-    assert _run(machine, "use", "cpu", "--save") == 1
+    assert run(machine, "use", "cpu", "--save") == 1
     assert "cannot read /etc/ferry.conf: it is not text" in capsys.readouterr().err
     assert path.read_bytes() == b"engine = \xff\n"
 
 
 def test_the_shipped_conf_changes_nothing(machine: Machine) -> None:
     shutil.copy(paths.ROOT / "tools/ferryctl/ferry.conf", machine.root / "etc/ferry.conf")
-    assert _run(machine, "apply") == 0
+    assert run(machine, "apply") == 0
     assert machine.writes == ["active=none"]
 
 
@@ -93,9 +82,9 @@ def test_a_kernel_without_ferry_fails_only_who_asks_for_it(
     (tmp_path / "etc").mkdir()
     system = System(tmp_path)
     _conf(system, "# nothing\n")
-    assert _run(system, "apply") == 0
+    assert run(system, "apply") == 0
     _conf(system, "engine = mtcopy\n")
-    assert _run(system, "apply") == 3
+    assert run(system, "apply") == 3
     assert "is without Ferry" in capsys.readouterr().err
 
 
@@ -108,7 +97,7 @@ def test_owner_and_mode_stay(machine: Machine) -> None:
     if os.geteuid() == 0:
         os.chown(path, 1234, 4321)
     before = path.stat()
-    assert _run(machine, "use", "cpu", "--save") == 0
+    assert run(machine, "use", "cpu", "--save") == 0
     after = path.stat()
     assert stat.S_IMODE(after.st_mode) == 0o640
     assert (after.st_uid, after.st_gid) == (before.st_uid, before.st_gid)
@@ -121,11 +110,11 @@ def test_a_link_stays_a_link(machine: Machine, tmp_path: Path) -> None:
     target.write_text("# elsewhere\n")
     link = machine.root / "etc/ferry.conf"
     link.symlink_to(target)
-    assert _run(machine, "use", "cpu", "--save") == 0
+    assert run(machine, "use", "cpu", "--save") == 0
     assert link.is_symlink()
     assert target.read_text() == "# elsewhere\nengine = cpu\n"
     target.unlink()
-    assert _run(machine, "use", "cpu", "--save") == 0
+    assert run(machine, "use", "cpu", "--save") == 0
     assert target.read_text() == "engine = cpu\n"
     assert [path.name for path in target.parent.iterdir()] == ["ferry.conf"]
 
@@ -133,7 +122,7 @@ def test_a_link_stays_a_link(machine: Machine, tmp_path: Path) -> None:
 def test_links_that_go_round_are_named(machine: Machine, capsys: pytest.CaptureFixture[str]) -> None:
     link = machine.root / "etc/ferry.conf"
     link.symlink_to(link)
-    assert _run(machine, "set", "target_us=300", "--save") == 1
+    assert run(machine, "set", "target_us=300", "--save") == 1
     assert "/etc/ferry.conf: Too many levels of symbolic links" in capsys.readouterr().err
     assert link.is_symlink()
 
@@ -155,7 +144,7 @@ def test_it_is_on_the_disk_before_it_takes_the_old_ones_place(
 
     monkeypatch.setattr(os, "fsync", synced)
     monkeypatch.setattr(os, "replace", replaced)
-    assert _run(machine, "use", "cpu", "--save") == 0
+    assert run(machine, "use", "cpu", "--save") == 0
     assert order == ["file", "replace", "folder"]
 
 
@@ -168,7 +157,7 @@ def test_a_full_disk_leaves_the_old_file(
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    assert _run(machine, "use", "cpu", "--save") == 1
+    assert run(machine, "use", "cpu", "--save") == 1
     assert "cannot write /etc/ferry.conf: No space left on device" in capsys.readouterr().err
     assert path.read_text() == "# mine\n"
     assert [each.name for each in path.parent.iterdir()] == ["ferry.conf"]
@@ -218,7 +207,7 @@ def test_dcbm_waits_for_its_device_and_for_all_of_its_channels(machine: Machine,
         (3.5, lambda: _channel(machine, "dma0chan1")),
         (4.1, lambda: seen.append(len(machine.loaded))),
     ]
-    assert _run(machine, "apply", "--wait", "30") == 0
+    assert run(machine, "apply", "--wait", "30") == 0
     assert machine.get("active") == "dcbm"
     assert seen == [0]  # it was not loaded while channels came
     assert 4.4 < clock.now < 6.0
@@ -228,12 +217,12 @@ def test_the_wait_for_a_device_ends(
     machine: Machine, clock: Clock, capsys: pytest.CaptureFixture[str]
 ) -> None:
     _conf(machine, "engine = dcbm\n")
-    assert _run(machine, "apply", "--wait", "30") == 1
+    assert run(machine, "apply", "--wait", "30") == 1
     assert 29.0 < clock.now < 31.0
     assert "active=dcbm: it finds nothing to copy with" in capsys.readouterr().err
 
 
 def test_nobody_waits_without_being_told(machine: Machine, clock: Clock) -> None:
     _conf(machine, "engine = dcbm\n")
-    assert _run(machine, "apply") == 1
+    assert run(machine, "apply") == 1
     assert clock.now == 0.0

@@ -28,11 +28,11 @@ def test_cells_that_do_not_fit_are_left_out_with_the_reason() -> None:
         Cell("cpu", "2M", 512),
         Cell("none", "2M", 8, call="promote"),
     ]
-    able, missing = here.split(cells, channels=4, free=256 << 20)
-    assert able == [cells[0], cells[2]]
+    possible, missing = here.split(cells, channels=4, free=256 << 20)
+    assert possible == [cells[0], cells[2]]
     assert missing == [
-        "1 cells, for which it takes 16 DMA channels: this machine has 4 free",
-        "1 cells, for which it takes 1024 MiB: a node has room for 256",
+        "1 cells, for which it takes more DMA channels: this machine has 4 free",
+        "1 cells, for which it takes more memory: a node has room for 256 MiB",
         "1 cells, for which it takes an emulated server with a slow node, and an unchanged kernel",
     ]
 

@@ -78,9 +78,9 @@ def split(cells: Sequence[Cell], channels: int, free: int) -> tuple[list[Cell], 
         elif cell.caller != "move_pages":
             lacks["an emulated server with a slow node, and an unchanged kernel"] += 1
         elif cell.channels > channels:
-            lacks[f"{cell.channels} DMA channels: this machine has {channels} free"] += 1
+            lacks[f"more DMA channels: this machine has {channels} free"] += 1
         elif cell.bytes > free:
-            lacks[f"{cell.bytes >> 20} MiB: a node has room for {free >> 20}"] += 1
+            lacks[f"more memory: a node has room for {free >> 20} MiB"] += 1
         else:
             possible.append(cell)
     return possible, [f"{count} cells, for which it takes {what}" for what, count in lacks.items()]
