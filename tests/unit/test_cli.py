@@ -80,6 +80,7 @@ def test_long_tests_run_when_they_are_asked_for(
         (["--from", "7"], "nodes 0 to 1"),
         (["--to", "0"], "must differ"),
         (["--call", "promote", "--to", "1"], "--to 1: must differ"),
+        (["--kernel", "vanilla"], "a vanilla kernel has no engines"),
         (["--call", "promote"], "machine smp has no slow node"),
         (["--call", "demote", "--machine", "icount"], "machine icount has no slow node"),
     ],

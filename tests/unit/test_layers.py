@@ -12,7 +12,8 @@ import ferry
 from ferry import paths
 
 LAB = paths.ROOT / "lab/ferry"
-LAYERS = re.findall(r"^(\w+) {2,}\w", ferry.__doc__ or "", re.MULTILINE)
+ROWS = re.findall(r"^(\w+) {2,}(\w.*)$", ferry.__doc__ or "", re.MULTILINE)
+LAYERS = [folder for folder, _ in ROWS]
 
 
 def _imported(folder: str) -> set[str]:
@@ -28,6 +29,8 @@ def _imported(folder: str) -> set[str]:
 
 def test_each_folder_is_said() -> None:
     assert sorted(LAYERS) == sorted(path.parent.name for path in LAB.glob("*/__init__.py"))
+    section = (paths.ROOT / "docs/design.md").read_text().partition("## The lab:")[2].partition("\n## ")[0]
+    assert re.findall(r"^\| `(\w+)` \| (.*) \|$", section, re.MULTILINE) == ROWS
 
 
 @pytest.mark.parametrize("folder", LAYERS)

@@ -54,6 +54,10 @@ class Plan:
         """Raise UsageError for what can be known to fail without a boot."""
         choose("engine", self.engines, ENGINES)
         choose("folio size", self.folios, FOLIOS)
+        if self.ferry == "vanilla" and self.engines != (rows.VANILLA,):
+            raise UsageError(
+                "a vanilla kernel has no engines: choose --engine vanilla, or leave out --kernel"
+            )
         wrong = set(self.folios) - set(HUGETLB) if self.memory == "hugetlb" else {"1G"} & set(self.folios)
         if wrong:
             raise UsageError(

@@ -27,6 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What to measure, where, and where to put it."""
     plan = migbench.Plan()
     options.add_machine(parser)
+    options.add_kernel(parser, plan.ferry)
     options.add_list(parser, "folio", ("4K", "2M"), migbench.FOLIOS)
     options.add_list(parser, "engine", plan.engines, migbench.ENGINES)
     options.add_number(parser, "channels", plan.channels, "of softdma, for dcbm")
@@ -104,7 +105,7 @@ def run(args: argparse.Namespace) -> int:
         *("--order", args.order, *(["--apart"] if args.apart else [])),
         *(["--fragmented", "--allow-partial"] if args.fragmented else []),
     )
-    plan = options.plan(migbench.Plan, args, extra=extra)
+    plan = options.plan(migbench.Plan, args, extra=extra, ferry=args.kernel)
     plan.check(computer)
     output = report.output(args)
     measured = migbench.measure(plan, computer, kvm=args.kvm, store=provenance.store(args.anew))

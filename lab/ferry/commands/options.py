@@ -81,7 +81,7 @@ def add_kvm(parser: argparse.ArgumentParser) -> None:
 
 
 def add_kernel(parser: argparse.ArgumentParser, default: str) -> None:
-    """--kernel of every command that boots one alone."""
+    """--kernel of every command that lets one choose; default: its own choice."""
     parser.add_argument(
         "--kernel", default=default, choices=kbuild.FLAVOURS, metavar="FLAVOUR",
         help=f"{', '.join(kbuild.FLAVOURS)} (default: {default})",
