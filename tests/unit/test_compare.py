@@ -86,12 +86,12 @@ def test_a_line_of_readme_is_traced_to_its_cells() -> None:
 def test_the_least_of_several_is_traced_to_that_one() -> None:
     """Or to each of those that might be it, if they look the same."""
     kept = Kept()
-    found = trace.sources(README.read_text(), _line("| the same, at the"), kept)
+    sources = trace.sources(README.read_text(), _line("| the same, at the"), kept)
     least = figures._lowest_ratios(kept)
     for kib in figures.HEADLINE:
-        assert least[kib] in [each.value for each in found if each.shown == (f"{least[kib]:.1f}",)]
-    assert {each.figure for each in found} == {"ratio"}
-    sizes = [each.cell.partition(",")[0] for each in found]
+        assert least[kib] in [each.value for each in sources if each.shown == (f"{least[kib]:.1f}",)]
+    assert {each.figure for each in sources} == {"ratio"}
+    sizes = [each.cell.partition(",")[0] for each in sources]
     assert [sizes.count(f"folio_kib {kib}") == 1 for kib in figures.HEADLINE] == [False, True, True]
 
 

@@ -164,15 +164,19 @@ def _metrics(text: str) -> dict[str, dict[tuple[str, ...], float]]:
     new = list(openmetrics_parser.text_string_to_metric_families(text))  # type: ignore[no-untyped-call]
     old = list(parser.text_string_to_metric_families(text))
     read = [
-        {(each.name, *sorted(each.labels.items())): each.value for family in all_ for each in family.samples}
+        {
+            (sample.name, *sorted(sample.labels.items())): sample.value
+            for family in all_
+            for sample in family.samples
+        }
         for all_ in (new, old)
     ]
     assert read[0] == read[1]
     assert all(family.documentation and family.type != "unknown" for family in new)
     found: dict[str, dict[tuple[str, ...], float]] = {}
     for family in new:
-        for each in family.samples:
-            found.setdefault(each.name, {})[tuple(each.labels.values())] = each.value
+        for sample in family.samples:
+            found.setdefault(sample.name, {})[tuple(sample.labels.values())] = sample.value
     return found
 
 
@@ -180,16 +184,16 @@ def test_metrics_are_what_the_kernel_counts(machine: Machine, capsys: pytest.Cap
     machine.put("active", "cpu")
     machine.put("target_us", "300")
     assert run(machine, "metrics") == 0
-    found = _metrics(capsys.readouterr().out)
-    assert found["ferry_engine_active"] == {("none",): 0, ("cpu",): 1}
-    assert found["ferry_engine_in_service"] == {("cpu",): 1}
-    assert found["ferry_engine_bytes_total"] == {("cpu",): 4096000}
-    assert found["ferry_not_copied_folios_total"][("left",)] == 7
-    assert found["ferry_setting"][("target_us",)] == 300
-    assert found["ferry_migrate_mapped_total"] == {("64",): 90, ("2048",): 5}
-    assert found["ferry_migrate_void_total"] == {("64",): 10, ("2048",): 0}
-    assert found["ferry_migrate_given_up_total"] == {("64",): 1, ("2048",): 0}
-    times = found["ferry_inaccessible_folios_total"]
+    metrics = _metrics(capsys.readouterr().out)
+    assert metrics["ferry_engine_active"] == {("none",): 0, ("cpu",): 1}
+    assert metrics["ferry_engine_in_service"] == {("cpu",): 1}
+    assert metrics["ferry_engine_bytes_total"] == {("cpu",): 4096000}
+    assert metrics["ferry_not_copied_folios_total"][("left",)] == 7
+    assert metrics["ferry_setting"][("target_us",)] == 300
+    assert metrics["ferry_migrate_mapped_total"] == {("64",): 90, ("2048",): 5}
+    assert metrics["ferry_migrate_void_total"] == {("64",): 10, ("2048",): 0}
+    assert metrics["ferry_migrate_given_up_total"] == {("64",): 1, ("2048",): 0}
+    times = metrics["ferry_inaccessible_folios_total"]
     assert (times[("2e-06",)], times[("4e-06",)], times[("8e-06",)], times[("+Inf",)]) == (0, 10, 15, 15)
 
 

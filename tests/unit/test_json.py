@@ -28,7 +28,7 @@ def _said(where: Any, kvm: bool, write: Callable[[str], None], made: Any) -> tup
     return [], {}
 
 
-def _each(plan: mmtests.Plan) -> Iterator[tuple[str, str]]:
+def _pairs(plan: mmtests.Plan) -> Iterator[tuple[str, str]]:
     return itertools.product(plan.tests, plan.engines)
 
 
@@ -46,7 +46,7 @@ MEASURE: dict[str, tuple[ModuleType, str, Any]] = {
     "cost": (cost, "measure", lambda *_, **__: cost.Counts()),
     "day": (day, "run", _said),
     "iommu": (iommu, "measure", lambda *_: IOMMU),
-    "mmtests": (mmtests, "run", lambda plan: ([_outcome(*each) for each in _each(plan)], {})),
+    "mmtests": (mmtests, "run", lambda plan: ([_outcome(*pair) for pair in _pairs(plan)], {})),
     "profile": (steps, "measure", lambda *_: ([], {})),
     "redis": (clients, "measure", lambda *_: ([], {})),
     "table v5-throughput": (
@@ -76,15 +76,15 @@ def faked(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_p
 
 
 def test_every_command_with_json_is_tried() -> None:
-    found = set()
+    commands = set()
     for module in cli.COMMANDS:
         parser = argparse.ArgumentParser()
         module.add_arguments(parser)
         text = " ".join(parser.format_help().split())
         if "--json" in text:
             assert "write JSON to FILE, or to stdout instead of a table (-)" in text, module.__name__
-            found.add(module.__name__.rpartition(".")[2])
-    assert found == {name.split()[0] for name in MEASURE}
+            commands.add(module.__name__.rpartition(".")[2])
+    assert commands == {name.split()[0] for name in MEASURE}
 
 
 @pytest.mark.parametrize("faked", MEASURE, indirect=True)

@@ -18,13 +18,13 @@ LAYERS = [folder for folder, _ in ROWS]
 
 def _imported(folder: str) -> set[str]:
     """The lab's folders that a folder imports from, be it at the top or within a function."""
-    found: set[str] = set()
+    folders: set[str] = set()
     for path in (LAB / folder).rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.ImportFrom) and node.module:
-                names = [node.module, *(f"{node.module}.{each.name}" for each in node.names)]
-                found |= {name.split(".")[1] for name in names if name.startswith("ferry.")}
-    return found & set(LAYERS)
+                names = [node.module, *(f"{node.module}.{name.name}" for name in node.names)]
+                folders |= {name.split(".")[1] for name in names if name.startswith("ferry.")}
+    return folders & set(LAYERS)
 
 
 def test_each_folder_is_said() -> None:

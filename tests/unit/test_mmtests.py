@@ -24,12 +24,12 @@ def outcomes(engine: str) -> dict[str, mmtests.Outcome]:
 
 
 def test_what_a_test_says() -> None:
-    found = outcomes("dcbm")
-    assert (found["cow"].verdict, found["cow"].tries) == ("fail", 3)
-    assert (found["cow"].passed, found["cow"].failed) == (1, ("Leak from child into parent",))
-    assert len(found["cow"].skipped) == 1
-    assert found["mremap_test"].verdict == "ok"
-    assert found["ksm_tests -N -m 1"].verdict == "skip"
+    by_test = outcomes("dcbm")
+    assert (by_test["cow"].verdict, by_test["cow"].tries) == ("fail", 3)
+    assert (by_test["cow"].passed, by_test["cow"].failed) == (1, ("Leak from child into parent",))
+    assert len(by_test["cow"].skipped) == 1
+    assert by_test["mremap_test"].verdict == "ok"
+    assert by_test["ksm_tests -N -m 1"].verdict == "skip"
 
 
 def test_what_did_not_end_is_missing() -> None:

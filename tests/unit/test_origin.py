@@ -24,13 +24,13 @@ BEFORE = 3  # paragraphs that may say a table's day
 def undated(text: str) -> list[str]:
     """Paragraphs, items of lists and tables that have a measured figure, and no day."""
     blocks = FILLED.sub("", GENERATED.sub("", text)).split("\n\n")
-    found = []
+    blocks_without_day = []
     for i, block in enumerate(blocks):
         is_table = block.startswith("|")
         day = "\n".join(blocks[max(0, i - BEFORE) : i + 2]) if is_table else ""
         parts = [block] if is_table else re.split(r"\n(?:[-*]|\d+\.) ", block)
-        found += [each for each in parts if MEASURED.search(each) and not DAY.search(each + day)]
-    return found
+        blocks_without_day += [each for each in parts if MEASURED.search(each) and not DAY.search(each + day)]
+    return blocks_without_day
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)

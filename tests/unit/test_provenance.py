@@ -35,19 +35,19 @@ def built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_all_is_said_of_a_vm(built: Path) -> None:
-    known = provenance.of_vms(MACHINES["icount"], ["ferry"])
-    kernel = known["kernels"]["ferry"]
+    origin = provenance.of_vms(MACHINES["icount"], ["ferry"])
+    kernel = origin["kernels"]["ferry"]
     assert kernel["release"] == "6.12.1-ferry"
     assert kernel["compiler"] == "gcc (Debian 12.2.0-14) 12.2.0"
     assert kernel["config"] == files.digest(built / ".config")[:12]
-    assert (known["machine"], known["cpus"], known["time"]) == ("icount", 1, "virtual")
-    assert {"commit", "date", "host"} <= known.keys()
-    assert known["qemu"].startswith(("QEMU", "unknown"))
-    first, second, third = provenance.small_print(known).splitlines()
-    assert first == f"Linux 6.12.1-ferry (config {kernel['config']}); Ferry {known['commit']}"
+    assert (origin["machine"], origin["cpus"], origin["time"]) == ("icount", 1, "virtual")
+    assert {"commit", "date", "host"} <= origin.keys()
+    assert origin["qemu"].startswith(("QEMU", "unknown"))
+    first, second, third = provenance.small_print(origin).splitlines()
+    assert first == f"Linux 6.12.1-ferry (config {kernel['config']}); Ferry {origin['commit']}"
     assert second.startswith("icount, 1 CPU, virtual time; ")
-    assert second.endswith(known["date"])
-    assert third == f"host: {known['host']}; gcc (Debian 12.2.0-14) 12.2.0"
+    assert second.endswith(origin["date"])
+    assert third == f"host: {origin['host']}; gcc (Debian 12.2.0-14) 12.2.0"
 
 
 def test_small_print_has_the_cpus_and_the_emulator() -> None:

@@ -20,7 +20,7 @@ from ferry import paths
 from ferry.results import figures
 from ferry.tables import experiments
 
-Known = dict[str, Any]
+Figures = dict[str, Any]
 Rows = Iterable[Iterable[object]]
 
 POSTED = {
@@ -40,69 +40,69 @@ POSTED = {
 ENGINES = ("vanilla", "cpu", "dma")
 
 
-def _throughput(known: Known) -> Rows:
-    return _by_channels(known["v5"]["throughput"])
+def _throughput(posted: Figures) -> Rows:
+    return _by_channels(posted["v5"]["throughput"])
 
 
-def _by_channels(every: Known) -> Rows:
-    return [every["vanilla"], *([channels, *row] for channels, row in every["dma"].items())]
+def _by_channels(throughput: Figures) -> Rows:
+    return [throughput["vanilla"], *([channels, *row] for channels, row in throughput["dma"].items())]
 
 
-def _vanilla(folio: str) -> Callable[[Known], Rows]:
-    def rows(known: Known) -> Rows:
-        every = known["v5"]["vanilla"][folio]
-        return zip(every["folios"], every["gbps"], every["first_us"], strict=True)
-
-    return rows
-
-
-def _batch(folio: str) -> Callable[[Known], Rows]:
-    def rows(known: Known) -> Rows:
-        every = known["v5"]["batch"][folio]
-        columns = [column for n in every["gbps"] for column in (every["gbps"][n], every["first_us"][n])]
-        return zip(every["pages"], *columns, strict=True)
+def _vanilla(folio: str) -> Callable[[Figures], Rows]:
+    def rows(posted: Figures) -> Rows:
+        part = posted["v5"]["vanilla"][folio]
+        return zip(part["folios"], part["gbps"], part["first_us"], strict=True)
 
     return rows
 
 
-def _v1(known: Known) -> Rows:
-    every = known["v1"]
+def _batch(folio: str) -> Callable[[Figures], Rows]:
+    def rows(posted: Figures) -> Rows:
+        part = posted["v5"]["batch"][folio]
+        columns = [column for n in part["gbps"] for column in (part["gbps"][n], part["first_us"][n])]
+        return zip(part["pages"], *columns, strict=True)
+
+    return rows
+
+
+def _v1(posted: Figures) -> Rows:
+    part = posted["v1"]
     return [
         pair
         for engine in ENGINES
-        for pair in zip(every["migrate_pages"][engine], every["copy_share"][engine], strict=True)
+        for pair in zip(part["migrate_pages"][engine], part["copy_share"][engine], strict=True)
     ]
 
 
-def _userspace(known: Known) -> Rows:
-    every = known["userspace"]
+def _userspace(posted: Figures) -> Rows:
+    part = posted["userspace"]
     reads = ("uncached", "cached", "post_move")
     return [
         row
         for engine in ENGINES
-        for row in zip(every[engine], *(every[name][engine] for name in reads), strict=True)
+        for row in zip(part[engine], *(part[name][engine] for name in reads), strict=True)
     ]
 
 
-def _mtcopy(folio: str) -> Callable[[Known], Rows]:
-    def rows(known: Known) -> Rows:
-        every = known["mtcopy"][folio]
-        return zip(every["folios"], every["vanilla"], *every["threads"].values(), strict=True)
+def _mtcopy(folio: str) -> Callable[[Figures], Rows]:
+    def rows(posted: Figures) -> Rows:
+        part = posted["mtcopy"][folio]
+        return zip(part["folios"], part["vanilla"], *part["threads"].values(), strict=True)
 
     return rows
 
 
-AS_POSTED: dict[str, Callable[[Known], Rows]] = {
+AS_POSTED: dict[str, Callable[[Figures], Rows]] = {
     "v5 throughput": _throughput,
-    "v5 throughput, deviations": lambda known: _by_channels(known["v5"]["throughput"]["sd"]),
+    "v5 throughput, deviations": lambda posted: _by_channels(posted["v5"]["throughput"]["sd"]),
     "v5 vanilla 4K": _vanilla("4K"),
     "v5 vanilla 2M": _vanilla("2M"),
     "v5 batch 4K": _batch("4K"),
     "v5 batch 2M": _batch("2M"),
     "v1": _v1,
-    "v1, deviations": lambda known: known["v1"]["migrate_pages_sd"].values(),
+    "v1, deviations": lambda posted: posted["v1"]["migrate_pages_sd"].values(),
     "userspace": _userspace,
-    "userspace, deviations": lambda known: known["userspace"]["sd"].values(),
+    "userspace, deviations": lambda posted: posted["userspace"]["sd"].values(),
     "mtcopy 64K": _mtcopy("64K"),
     "mtcopy 2M": _mtcopy("2M"),
 }
@@ -114,7 +114,7 @@ def _digest(rows: Rows) -> str:
 
 
 @pytest.fixture
-def known() -> Known:
+def posted() -> Figures:
     """The figures as they are written: 3.20 is not 3.2."""
     text = Path(paths.ROOT / "lab/ferry/tables/published.toml").read_text()
     return tomllib.loads(text, parse_float=str)
@@ -128,5 +128,5 @@ def test_kept_tables_link_the_mail_that_has_the_figures(path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", POSTED)
-def test_figures_are_those_of_the_mail(known: Known, name: str) -> None:
-    assert _digest(AS_POSTED[name](known)) == POSTED[name]
+def test_figures_are_those_of_the_mail(posted: Figures, name: str) -> None:
+    assert _digest(AS_POSTED[name](posted)) == POSTED[name]

@@ -24,14 +24,14 @@ ffffffff82000000 D some_data
 def test_table_has_roles_and_steps() -> None:
     """The entry, what makes it a move, and the steps; names that the compiler changed count as well."""
     lines = [line.split() for line in steps.table(SYSTEM_MAP, "move_pages").splitlines()]
-    found = {name: (role, step) for _, role, step, name in lines}
-    assert found["__x64_sys_move_pages"] == ("start", "-")
-    assert found["migrate_pages"] == ("must", str(steps.STEPS.index("move")))
-    assert found["migrate_pages_batch"] == ("-", "-")
-    assert found["__mod_node_page_state.part.0"][1] == str(steps.STEPS.index("statistics"))
-    assert found["rmap_walk"][1] == f"{steps.STEPS.index('restore')}/{steps.STEPS.index('move')}"
-    assert found["asm_sysvec_apic_timer_interrupt"][0] == "trap"
-    assert "migrate_pages_alias" not in found
+    roles = {name: (role, step) for _, role, step, name in lines}
+    assert roles["__x64_sys_move_pages"] == ("start", "-")
+    assert roles["migrate_pages"] == ("must", str(steps.STEPS.index("move")))
+    assert roles["migrate_pages_batch"] == ("-", "-")
+    assert roles["__mod_node_page_state.part.0"][1] == str(steps.STEPS.index("statistics"))
+    assert roles["rmap_walk"][1] == f"{steps.STEPS.index('restore')}/{steps.STEPS.index('move')}"
+    assert roles["asm_sysvec_apic_timer_interrupt"][0] == "trap"
+    assert "migrate_pages_alias" not in roles
     assert lines[-1][3] == "_etext"
 
 

@@ -34,12 +34,12 @@ ok 3 # SKIP memory_unplug: no block
 
 
 def test_figures_and_mistakes_belong_to_their_class() -> None:
-    found = torture.parse(TEXT)
-    assert found["nothing"].passed
-    assert found["nothing"].figures["bytes"] == 4096
-    assert tuple(found["nothing"].figures) == torture.FIGURES
-    assert found["stall"].mistakes == ("3 words are wrong", "a process ended with status 0x9")
-    assert not found["stall"].passed
+    outcomes = torture.parse(TEXT)
+    assert outcomes["nothing"].passed
+    assert outcomes["nothing"].figures["bytes"] == 4096
+    assert tuple(outcomes["nothing"].figures) == torture.FIGURES
+    assert outcomes["stall"].mistakes == ("3 words are wrong", "a process ended with status 0x9")
+    assert not outcomes["stall"].passed
 
 
 def test_what_was_skipped_or_is_missing_proves_nothing() -> None:

@@ -19,15 +19,15 @@ NAMES = r"Linux \d+\.\d+|Debian \d+|python3|RFC v\d+|GPL-[\d.]+"
 
 def _paragraphs(text: str) -> list[str]:
     """Prose, a paragraph or an item of a list each: no code, table, head, comment or picture."""
-    found: list[str] = [""]
+    paragraphs: list[str] = [""]
     for line in re.sub(r"<!--.*?-->|^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE).splitlines():
         if not line.strip() or line.startswith(("    ", "|", "#")):
-            found.append("")
+            paragraphs.append("")
         elif item := re.match(r"\s*(?:[-*]|\d+\.)\s+(.*)", line):
-            found.append(item[1])
+            paragraphs.append(item[1])
         else:
-            found[-1] += f" {line.strip()}"
-    return [each for each in found if each.strip()]
+            paragraphs[-1] += f" {line.strip()}"
+    return [each for each in paragraphs if each.strip()]
 
 
 def sentences(text: str) -> list[str]:

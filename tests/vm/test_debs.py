@@ -61,14 +61,14 @@ def test_debians_config_becomes_an_operators_kernel(out: Path, tmp_path: Path) -
     counts = []
     for modules in (None, loaded):
         deb.configure(out, start, modules)
-        found = config.parse((out / ".config").read_text())
-        counts.append(_modules(found))
+        options = config.parse((out / ".config").read_text())
+        counts.append(_modules(options))
         for name in ("MIGRATE_OFFLOAD_MTCOPY", "MIGRATE_OFFLOAD_DCBM", "AMD_PTDMA", "EXT4_FS", "IXGBE"):
-            assert found[f"CONFIG_{name}"] == "m", name
-        assert found["CONFIG_MIGRATE_PTE_RUNS"] == found["CONFIG_MIGRATE_BULK"] == "y"
-        tests = [name for name in found if "KUNIT" in name or name == "CONFIG_SOFTDMA"]
-        assert {found[name] for name in tests} <= {"n"}
-        assert found.get("CONFIG_DEBUG_INFO_BTF", "n") == "n"
+            assert options[f"CONFIG_{name}"] == "m", name
+        assert options["CONFIG_MIGRATE_PTE_RUNS"] == options["CONFIG_MIGRATE_BULK"] == "y"
+        tests = [name for name in options if "KUNIT" in name or name == "CONFIG_SOFTDMA"]
+        assert {options[name] for name in tests} <= {"n"}
+        assert options.get("CONFIG_DEBUG_INFO_BTF", "n") == "n"
     assert counts[0] > 3000
     assert counts[1] < 300
 

@@ -155,20 +155,20 @@ def tuned() -> dict[str, str]:
 
 
 def test_tune_measures_every_engine_at_every_size(tuned: dict[str, str]) -> None:
-    found = _json(tuned["tune"])
-    there = {(each["engine"], each["folio"]) for each in found["measured"]}
+    result = _json(tuned["tune"])
+    there = {(row["engine"], row["folio"]) for row in result["measured"]}
     assert there == {(e, f) for e in ("none", "cpu", "mtcopy", "dcbm") for f in ("4K", "64K", "2M")}
-    assert found["not_measured"] == {}
-    for each in found["measured"]:
-        assert 0 < each["gbps"]["least"] <= each["gbps"]["median"] <= each["gbps"]["most"]
-        assert 0 < each["p50_us"] <= each["p99_us"]
-        assert each["cpu_ns_per_page"] > 0
+    assert result["not_measured"] == {}
+    for row in result["measured"]:
+        assert 0 < row["gbps"]["least"] <= row["gbps"]["median"] <= row["gbps"]["most"]
+        assert 0 < row["p50_us"] <= row["p99_us"]
+        assert row["cpu_ns_per_page"] > 0
     # Shares of what it moved itself: it was the engine, and not something else, that was measured.
-    shares = {each["engine"]: each["by_engine"] for each in found["measured"] if each["folio"] == "2M"}
+    shares = {row["engine"]: row["by_engine"] for row in result["measured"] if row["folio"] == "2M"}
     assert shares["none"] is None
     assert shares["cpu"] > 0.9
     assert shares["mtcopy"] > 0.9
-    assert found["settings"]["target_us"] == "900"
+    assert result["settings"]["target_us"] == "900"
 
 
 def test_tune_writes_what_it_recommends(tuned: dict[str, str]) -> None:

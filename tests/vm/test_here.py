@@ -76,16 +76,16 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 def test_none_is_that_of_a_fresh_machine(said: str, tmp_path: Path) -> None:
     """Under icount a nanosecond is an instruction; with cpu the first folio is usable twice as soon."""
-    ours = {each.cell: each for each in _measured(said)}
+    ours = {measurement.cell: measurement for measurement in _measured(said)}
     assert len(ours) == len(CELLS)
-    vanilla = [(i, each) for i, each in enumerate(CELLS) if each.engine == "vanilla"]
+    vanilla = [(i, candidate) for i, candidate in enumerate(CELLS) if candidate.engine == "vanilla"]
     programs = {"bin/migbench": migbench.build_migbench()}
     job = qemu.Job(cell.script(vanilla), 240.0, programs=programs)
     theirs = _measured(qemu.run(kbuild.build("ferry"), machine.get("icount"), job).said)
-    for each in theirs:
-        assert ours[each.cell].row.gbps == pytest.approx(each.row.gbps, rel=0.01)
+    for measurement in theirs:
+        assert ours[measurement.cell].row.gbps == pytest.approx(measurement.row.gbps, rel=0.01)
     one, cpu = CELLS[:2]
-    first = {each.cell: each.row.first_folio_us for each in theirs}[one]
+    first = {measurement.cell: measurement.row.first_folio_us for measurement in theirs}[one]
     assert first is not None
     assert ours[one].row.first_folio_us == pytest.approx(first, rel=0.02)
     assert (ours[cpu].row.first_folio_us or 0.0) < 0.8 * first

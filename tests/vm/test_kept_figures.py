@@ -23,19 +23,23 @@ PERCENT = 0.5
 CHANNELS_PERCENT = 2.0
 
 
-def differing(pairs: Iterable[tuple[dict[str, Any], dict[str, Any]]], most: float = PERCENT) -> list[str]:
+def differing(
+    pairs: Iterable[tuple[dict[str, Any], dict[str, Any]]], percent_allowed: float = PERCENT
+) -> list[str]:
     """The cells that are slower, or faster, than the kept ones beside them."""
-    off = {f"{kept['folio_kib']} KiB": (found["gbps"] / kept["gbps"] - 1) * 100 for found, kept in pairs}
-    return [f"{what}: {percent:+.2f} %" for what, percent in off.items() if abs(percent) > most]
+    off = {
+        f"{kept['folio_kib']} KiB": (measured["gbps"] / kept["gbps"] - 1) * 100 for measured, kept in pairs
+    }
+    return [f"{what}: {percent:+.2f} %" for what, percent in off.items() if abs(percent) > percent_allowed]
 
 
 def beside(
-    found: list[dict[str, Any]], kept: list[dict[str, Any]], keys: tuple[str, ...]
+    measured: list[dict[str, Any]], kept: list[dict[str, Any]], keys: tuple[str, ...]
 ) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
     """Each measured cell, and the one kept cell that has the same keys."""
-    for each in found:
-        (same,) = [one for one in kept if all(one.get(key) == each[key] for key in keys)]
-        yield each, same
+    for cell in measured:
+        (same,) = [kept_cell for kept_cell in kept if all(kept_cell.get(key) == cell[key] for key in keys)]
+        yield cell, same
 
 
 @pytest.mark.parametrize("percent", [-1, 1])
@@ -49,15 +53,17 @@ def test_another_figure_is_noticed(percent: int) -> None:
 def test_moves_without_an_engine_are_as_they_were_kept() -> None:
     plan = migbench.Plan(("4K", "64K"), ("none",), runs=1)
     assert "--machine icount" in NO_ENGINE
-    found = [row.as_json() for row in migbench.measure(plan, machine.get("icount")).rows]
+    measured = [row.as_json() for row in migbench.measure(plan, machine.get("icount")).rows]
     kept = Kept().load("no-engine")["runs"]
-    assert not differing(beside(found, kept, ("folio_kib", "engine", "bytes")))
+    assert not differing(beside(measured, kept, ("folio_kib", "engine", "bytes")))
 
 
 @pytest.mark.vm
 def test_moves_by_channels_are_as_they_were_kept() -> None:
     emulator.build()
     cells = experiments.throughput_cells(["2M", "64K", "4K"], [16], ["ferry"])
-    found = [each.as_json() for each in runner.in_vms(cells, profile.load("zen3").as_machine())[0]]
+    measured = [
+        measurement.as_json() for measurement in runner.in_vms(cells, profile.load("zen3").as_machine())[0]
+    ]
     kept = Kept().load("table-v5-throughput")["cells"]
-    assert not differing(beside(found, kept, ("folio_kib", "engine", "channels")), CHANNELS_PERCENT)
+    assert not differing(beside(measured, kept, ("folio_kib", "engine", "channels")), CHANNELS_PERCENT)
