@@ -79,14 +79,14 @@ def test_a_line_of_readme_is_traced_to_its_cells() -> None:
     found = trace.sources(README.read_text(), _line("| AMD EPYC's PTDMA"), kept)
     assert [each.figure for each in found] == ["ratio"] * len(figures.HEADLINE)
     assert [each.shown for each in found] == [(f"{each.value:.1f}",) for each in found]
-    assert {each.result for each in found} == {"table-v5-throughput"}
+    assert {each.result for each in found} == {figures.LIKELY}
     assert all("engine ferry, channels 16" in each.cell for each in found)
 
 
 def test_the_least_of_several_is_traced_to_that_one() -> None:
     """Or to each of those that might be it, if they look the same."""
     kept = Kept()
-    sources = trace.sources(README.read_text(), _line("| the same, at the"), kept)
+    sources = trace.sources(README.read_text(), _line("| the same, with the"), kept)
     least = figures._lowest_ratios(kept)
     for kib in figures.HEADLINE:
         assert least[kib] in [each.value for each in sources if each.shown == (f"{least[kib]:.1f}",)]

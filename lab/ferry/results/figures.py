@@ -290,6 +290,20 @@ def _lowest_ratios(kept: Kept) -> dict[int, float]:
 HEADLINE = (4, 64, LARGEST_KIB)  # KiB, the sizes of folio on README
 
 
+def _in_how_many(cells: dict[tuple[str, int], dict[int, Json]]) -> str:
+    """Of Ferry's cells those whose folios are not inaccessible for longer than vanilla's."""
+    later = [
+        any(
+            cell["inaccessible_us"][key] > cells["vanilla", 0][kib]["inaccessible_us"][key]
+            for key in ("p50", "p99")
+        )
+        for (engine, _), by_folio in cells.items()
+        for kib, cell in by_folio.items()
+        if engine == "ferry"
+    ]
+    return f"In {later.count(False)} of {len(later)}" if any(later) else f"In all {len(later)}"
+
+
 def _headline(kept: Kept) -> str:
     """What one has, and what one gets; and whether folios are inaccessible for a shorter time."""
     lowest, free, cells = _lowest_ratios(kept), _throughput(kept), _throughput(kept, LIKELY)
@@ -325,21 +339,10 @@ def _headline(kept: Kept) -> str:
     }
     rows += [[name, *("-" for _ in HEADLINE), state] for name, state in unmeasured.items()]
     head = ("what you have", *map(_folio, HEADLINE), "evidence")
-    # Whether its folios are inaccessible for longer than vanilla's.
-    later = [
-        any(
-            cell["inaccessible_us"][key] > cells["vanilla", 0][kib]["inaccessible_us"][key]
-            for key in ("p50", "p99")
-        )
-        for (engine, _), by_folio in cells.items()
-        for kib, cell in by_folio.items()
-        if engine == "ferry"
-    ]
-    where = f"In {later.count(False)} of {len(later)}" if any(later) else f"In all {len(later)}"
     return (
         f"Times as fast as on unchanged Linux, by size of folio:\n\n{_table(head, rows)}\n\n"
-        f"{where} measurements with DMA channels, folios are inaccessible for a shorter time than on "
-        "unchanged Linux, at the median and at the 99th percentile. "
+        f"{_in_how_many(cells)} measurements with DMA channels, folios are inaccessible for a shorter time "
+        "than on unchanged Linux, at the median and at the 99th percentile. "
         "[Which hardware works](docs/hardware.md)."
     )
 
