@@ -117,19 +117,12 @@ def overall(samples: Sequence[Sample], base: str = NONE) -> dict[str, Spread]:
     """Of each other the ratio to base over all folio sizes alike: a geometric mean for each round."""
     spreads = {}
     for engine in dict.fromkeys(sample.engine for sample in samples if sample.engine != base):
-        of_engine = [sample for sample in samples if sample.engine == engine]
-        spreads[engine] = _spread(
-            [
-                _mean(
-                    [
-                        sample.gbps / _base(samples, sample, base).gbps
-                        for sample in of_engine
-                        if sample.round == number
-                    ]
-                )
-                for number in sorted({sample.round for sample in of_engine})
-            ]
-        )
+        by_round: dict[int, list[float]] = {}
+        for sample in samples:
+            if sample.engine == engine:
+                ratio = sample.gbps / _base(samples, sample, base).gbps
+                by_round.setdefault(sample.round, []).append(ratio)
+        spreads[engine] = _spread([*map(_mean, by_round.values())])
     return spreads
 
 

@@ -61,32 +61,30 @@ class Row:
         return asdict(self)
 
 
-def from_migbench(figures: dict[str, Any], engine: str, channels: int) -> Row:
+def from_migbench(row: dict[str, Any], engine: str, channels: int) -> Row:
     """What migbench found. Raises FerryError unless all bytes arrived and were verified."""
     try:
-        if not figures["passed"] or figures["mismatched_bytes"] or not figures["verified_bytes"]:
-            raise FerryError(
-                f"{engine}: {figures['mismatched_bytes']} bytes differ after the move: {figures}"
-            )
-        away, waits = figures.get("inaccessible_us", {}), figures.get("write_wait_us", {})
+        if not row["passed"] or row["mismatched_bytes"] or not row["verified_bytes"]:
+            raise FerryError(f"{engine}: {row['mismatched_bytes']} bytes differ after the move: {row}")
+        away, waits = row.get("inaccessible_us", {}), row.get("write_wait_us", {})
         return Row(
-            **{key: figures[key] for key in ("call", "memory", "folio_kib", "bytes", "threads", "busy")},
-            **{key: figures[key] for key in ("gbps", "gbps_min", "gbps_max", "cpu_ns_per_page")},
-            **{key: figures[key] for key in ("minor_faults_per_folio", "tlb_shootdowns_per_folio")},
+            **{key: row[key] for key in ("call", "memory", "folio_kib", "bytes", "threads", "busy")},
+            **{key: row[key] for key in ("gbps", "gbps_min", "gbps_max", "cpu_ns_per_page")},
+            **{key: row[key] for key in ("minor_faults_per_folio", "tlb_shootdowns_per_folio")},
             engine=engine,
             channels=channels,
-            runs=len(figures["runs"]),
-            folios_per_call=figures["per_call"],
+            runs=len(row["runs"]),
+            folios_per_call=row["per_call"],
             ratio=None,
-            first_folio_us=figures.get("first_folio_us"),
+            first_folio_us=row.get("first_folio_us"),
             inaccessible_us={key: away.get(key) for key in PERCENTILES},
             writes=waits.get("samples", 0),
             write_wait_us={key: waits.get(key) for key in PERCENTILES},
-            fault_us={key: figures.get("fault_us", {}).get(key) for key in PERCENTILES},
-            verified_bytes=figures["verified_bytes"],
+            fault_us={key: row.get("fault_us", {}).get(key) for key in PERCENTILES},
+            verified_bytes=row["verified_bytes"],
         )
     except (KeyError, TypeError) as err:
-        raise FerryError(f"{engine}: migbench's JSON is not as expected ({err!r}): {figures}") from err
+        raise FerryError(f"{engine}: migbench's JSON is not as expected ({err!r}): {row}") from err
 
 
 # What a row has of several rounds: medians of their figures, sums of what was counted in each.

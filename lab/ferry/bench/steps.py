@@ -155,18 +155,16 @@ def build_plugin() -> Path:
 
 def table(system_map: str, call: str) -> str:
     """The plugin's table of functions, from the kernel's System.map."""
-    functions: dict[int, str] = {}
+    names: dict[int, str] = {}
     for line in system_map.splitlines():
         address, kind, name = line.split()
         if name == "_etext":
-            functions[int(address, 16)] = name
+            names[int(address, 16)] = name
             break
         # Of several names for one address the first is as good as any.
         if kind in "tTwW" and int(address, 16) >> 63:
-            functions.setdefault(int(address, 16), name)
-    lines = [
-        f"{address:x} {_role(name, call)} {_step(name)} {name[:55]}" for address, name in functions.items()
-    ]
+            names.setdefault(int(address, 16), name)
+    lines = [f"{address:x} {_role(name, call)} {_step(name)} {name[:55]}" for address, name in names.items()]
     if not any(" start " in line for line in lines) or not any(" must " in line for line in lines):
         raise FerryError(f"System.map has no {call}() or no {MUST}(): is this a kernel with migration?")
     return "\n".join(sorted(lines, key=lambda line: int(line.split()[0], 16))) + "\n"

@@ -246,27 +246,21 @@ def _of_moves(cell: Cell, figures: dict[str, Any], said: str) -> dict[str, float
 
 def as_json(measured: Sequence[Measured]) -> list[dict[str, Any]]:
     """A record of each, with its ratio to vanilla in the same case, or in that of its rival."""
-    vanillas = {
-        (cell.case, cell.folio): measurement
-        for measurement in measured
-        if (cell := measurement.cell).engine == rows.VANILLA
-    }
+    vanillas = {(row.cell.case, row.cell.folio): row for row in measured if row.cell.engine == rows.VANILLA}
     return [
-        _as_json(measurement, vanillas.get((cell.rival or cell.case, cell.folio)))
-        for measurement in measured
-        for cell in (measurement.cell,)
+        _as_json(row, vanillas.get((row.cell.rival or row.cell.case, row.cell.folio))) for row in measured
     ]
 
 
-def _as_json(measurement: Measured, vanilla: Measured | None) -> dict[str, Any]:
-    cell = measurement.cell
+def _as_json(row: Measured, vanilla: Measured | None) -> dict[str, Any]:
+    cell = row.cell
     figures: dict[str, Any] = {"case": cell.case, "folio": cell.folio, "engine": cell.engine}
     figures |= {"channels": cell.channels} if cell.channels else {}
     figures |= {"settings": dict(cell.settings)} if cell.settings else {}
     if vanilla:
-        ratio = measurement.speed / vanilla.speed
-        figures |= {"ratio": ratio} | ({"gain": gain(ratio)} if vanilla is not measurement else {})
-    return figures | measurement.figures | ({"records": [measurement.record]} if measurement.record else {})
+        ratio = row.speed / vanilla.speed
+        figures |= {"ratio": ratio} | ({"gain": gain(ratio)} if vanilla is not row else {})
+    return figures | row.figures | ({"records": [row.record]} if row.record else {})
 
 
 def gain(ratio: float) -> str:

@@ -279,10 +279,8 @@ def _range(kept: Kept) -> str:
 
 def _lowest_ratios(kept: Kept) -> dict[int, float]:
     """The lowest ratio of all that was tried, by folio size."""
-    groups = _sensitive(kept)
-    return {
-        kib: min(by_folio[kib]["ferry"]["ratio"] for by_folio in groups.values()) for kib in groups[PLAIN]
-    }
+    cells = _sensitive(kept)
+    return {kib: min(by_folio[kib]["ferry"]["ratio"] for by_folio in cells.values()) for kib in cells[PLAIN]}
 
 
 # --- README's first screen ---
