@@ -1,0 +1,1 @@
+../../../../../../6.12/src/drivers/dma/ptdma/ptdma_test.c
