@@ -81,11 +81,21 @@ def script(kunit: bool, programs: list[Path]) -> str:
 
 def run(kernel: Kernel, machine: Machine, programs: list[Path], *, kunit: bool) -> dict[str, list[ktap.Case]]:
     """The cases of each suite by its name. Raises DirtyConsole if the kernel complained meanwhile."""
-    limit = 120.0 + TEST_S * (len(programs) + kunit)
+    return cases(boot(kernel, machine, programs, kunit=kunit), machine, programs)
+
+
+def boot(kernel: Kernel, machine: Machine, programs: list[Path], *, kunit: bool, first: str = "") -> str:
+    """What is said in one boot, where a script may do something first. Raises as run()."""
+    limit = 120.0 + TEST_S * (len(programs) + kunit + bool(first))
     args = ("kunit.enable=1",) if kunit else ()
-    job = qemu.Job(script(kunit, programs), limit, host_root=True, kernel_args=args)
+    job = qemu.Job(first + script(kunit, programs), limit, host_root=True, kernel_args=args)
+    return qemu.run(kernel, machine, job).said
+
+
+def cases(said: str, machine: Machine, programs: list[Path]) -> dict[str, list[ktap.Case]]:
+    """Of what is said in a boot the cases of each suite by its name."""
     # None is left out because it says nothing.
-    texts = {program.name: "" for program in programs} | outputs(qemu.run(kernel, machine, job).said)
+    texts = {program.name: "" for program in programs} | outputs(said)
     for name, text in texts.items():
         files.write(log(machine, name), text)
     return {name: ktap.parse(text) for name, text in texts.items()}
