@@ -19,7 +19,8 @@ from ferry.progress import note
 _BUILT = ("arch/", "block/", "drivers/", "fs/", "kernel/", "lib/", "mm/")
 _INCLUDE_C = re.compile(r'^#include "(\w+\.c)"', re.MULTILINE)
 _PATCHED = re.compile(r'^\+\+\+ b/(\S+)|^\+#include "(\w+\.c)"', re.MULTILINE)
-_WARNING = re.compile(r"(?:warning|error): ")
+_NOT_RUN = "sparse is not available or not up to date"  # so says Kbuild, and goes on without it
+_WARNING = re.compile(rf"(?:warning|error): |{_NOT_RUN}")
 _TYPE = re.compile(r":\d+: (?:ERROR|WARNING|CHECK):([A-Z0-9_]+): ")
 # ccache has gcc compile what is preprocessed already, where macros of Linux compare with themselves.
 _QUIET = "KCFLAGS=-Wno-tautological-compare"
@@ -102,6 +103,8 @@ def sparse() -> None:
     included = {name for path in names for name in _included(path)} | _included_by_patches()
     sources = [n for n in names if n.endswith(".c") and n.startswith(_BUILT) and n not in included]
     said = _make_and_listen(out, ["C=2", *(f"{name[:-2]}.o" for name in sources)], "sparse")
+    if any(_NOT_RUN in line for line in said):
+        raise FerryError("sparse was not run: Linux's scripts/checker-valid.sh finds this version too old")
     complaints = [
         line for line in said if line.startswith(tuple(names)) and not _CONDITIONAL_LOCKS.search(line)
     ]
