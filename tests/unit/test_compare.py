@@ -86,7 +86,7 @@ def test_a_line_of_readme_is_traced_to_its_cells() -> None:
 def test_the_least_of_several_is_traced_to_that_one() -> None:
     """Or to each of those that might be it, if they look the same."""
     kept = Kept()
-    sources = trace.sources(README.read_text(), _line("| the same, with the"), kept)
+    sources = trace.sources(README.read_text(), _line("| PTDMA, with the"), kept)
     least = figures._lowest_ratios(kept)
     for kib in figures.HEADLINE:
         assert least[kib] in [each.value for each in sources if each.shown == (f"{least[kib]:.1f}",)]
@@ -96,7 +96,7 @@ def test_the_least_of_several_is_traced_to_that_one() -> None:
 
 
 def test_a_count_is_traced_to_all_that_were_counted() -> None:
-    found = trace.sources(README.read_text(), _line("In all"), Kept())
+    found = trace.sources(README.read_text(), _line("In every measurement"), Kept())
     cells = {each.cell for each in found}
     assert [sum(f"engine {name}" in cell for cell in cells) for name in ("ferry", "vanilla")] == [36, 6]
     assert {each.figure for each in found} == {"inaccessible_us.p50", "inaccessible_us.p99"}
