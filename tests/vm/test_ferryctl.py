@@ -78,7 +78,7 @@ for signal in INT TERM; do
 	/usr/bin/python3 -B /tmp/ctl @CTL@ tune --yes --json --bytes 32M --engine mtcopy --rounds 99 \\
 		>/tmp/ended 2>&1 &
 	tuner=$!
-	until grep -q mtcopy /sys/kernel/mm/migrate_offload/active && pgrep -x migbench; do
+	until grep -q mtcopy /sys/kernel/mm/migrate_offload/active && grep -qsx migbench /proc/[0-9]*/comm; do
 		sleep 0.1
 	done >/dev/null
 	kill -$signal $tuner
