@@ -10,6 +10,7 @@ from ferry.kernel import kbuild, tree
 from ferry.server import profile
 from ferry.suites import kselftest, ktap
 from ferry.vm import machine, records
+from tests.vm import test_ptdma_driver
 
 pytestmark = pytest.mark.vm
 
@@ -24,15 +25,7 @@ SUITES = [
 # This kernel has nothing that is told of changes to page tables: the debug kernel of 6.12 has.
 SKIPPED = {"migrate_mapped": ["order 4", "order 9", "secondary_mmus_hear_of_it"]}
 # Functions of PTDMA for its KUnit tests, each with its fault, and behind them those that dcbm gets.
-FAULTY = {
-    "good": "descriptor-ns=20000,bandwidth=1000000000",
-    "failing": "error-at=1",
-    "erring": "error-at=41",
-    "stopping": "error-at=1",
-    "slow": "descriptor-ns=50000000",
-    "losing": "lose-irq-at=1",
-    "blinking": "descriptor-ns=50000000,ones-at=2",
-    "silent": "descriptor-ns=20000",
+FAULTY = test_ptdma_driver.SLOTS | {
     "sweeping": "descriptor-ns=1200,bandwidth=3000000000,error-at=81,error-every=81",
 }
 CHANNELS = 4
