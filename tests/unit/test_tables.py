@@ -19,9 +19,9 @@ from ferry.bench.cell import Cell, Measured
 from ferry.bench.sizes import parse_size
 from ferry.commands import table as table_command
 from ferry.errors import FerryError, UsageError
-from ferry.results import page, picture, present, report
+from ferry.results import compare, page, picture, present, report
 from ferry.server import profile
-from ferry.tables import experiments, fit, runner, sensitivity
+from ferry.tables import experiments, fit, here, runner, sensitivity
 from ferry.tables.experiments import Scale
 from tests.unit import said
 
@@ -260,6 +260,32 @@ def test_one_thing_at_a_time_is_varied_around_the_profile() -> None:
 def test_a_setting_may_be_a_sysctl() -> None:
     one = Cell("ferry", "2M", 48, 16, settings=(("vm.migrate_copy_mapped", 0),))
     assert one.policy_lines()[-1] == "echo 0 >/proc/sys/vm/migrate_copy_mapped"
+
+
+def test_a_cell_may_be_on_another_flavour_of_ferrys_kernel() -> None:
+    """It says so wherever a cell is named. Its engine was not fitted, and no figure of the docs is of it."""
+    one = Cell("dma", "2M", 48, 16, 512, kernel="unbatched", settings=(("ptdma.depth", 1),))
+    assert one.flavour == "unbatched"
+    assert one.engine_lines() == ["PTDMA_DEPTH=1", "use_dma 16 256"]
+    assert one.policy_lines() == ["use_policy 512 2097152"]
+    usual, other = experiments.compare(
+        experiments.get("v5-throughput"), [_found(THREE[1][0], 1.0), _found(one, 1.0)]
+    )
+    how = "x16, kernel=unbatched, ptdma.depth=1"
+    assert present.engine(other) == f"dma {how}"
+    assert one.title == "48 x 2M, dma x16, batches of 512, kernel=unbatched, ptdma.depth=1"
+    assert "kernel unbatched" in compare.name(other)
+    assert usual["fitted"]
+    assert "fitted" not in other
+    assert other["published_ratio"] == usual["published_ratio"]
+    assert present.on_usual_kernels([usual, other]) == [usual]
+    possible, lacking = here.split([one, THREE[1][0]], channels=16, free=1 << 30)
+    assert (possible, len(lacking)) == ([THREE[1][0]], 1)
+    for engine, kernel in (("vanilla", "unbatched"), ("dma", "vanilla")):
+        with pytest.raises(UsageError, match=f"engine {engine} is not for kernel {kernel}"):
+            Cell(engine, "2M", 48, kernel=kernel)
+    with pytest.raises(UsageError, match="no kernel flavour 'moon'"):
+        Cell("dma", "2M", 48, kernel="moon")
 
 
 def test_who_moves_is_told_to_the_bench() -> None:

@@ -11,7 +11,8 @@ from typing import Any
 
 from ferry.bench import migbench, rows
 from ferry.bench.sizes import PAGE, parse_size
-from ferry.errors import FerryError, choose
+from ferry.errors import FerryError, UsageError, choose
+from ferry.kernel import kbuild
 from ferry.vm import records
 
 # dma is the earlier design, one big copy phase with whole folios for each channel; ferry is Ferry's own; none
@@ -25,6 +26,8 @@ MAX_DEPTH = 65536
 # What NUMA balancing finds misplaced moves several pages at once.
 PROMOTE_BATCH = ("vm.migrate_promote_batch", 16)
 WARMUP = 1  # migbench's own
+# A setting that takes effect when the engine's driver is loaded.
+RING = "ptdma.depth"
 
 
 @dataclass(frozen=True)
@@ -49,14 +52,17 @@ class Cell:
     memory: str = "anon"  # of migbench.MEMORY
     warmup: int = WARMUP  # runs that are not counted
     state: int = 0  # in which the machine begins; each number is another
+    kernel: str = ""  # a flavour of Ferry's other than the usual one
 
     def __post_init__(self) -> None:
         choose("engine", [self.engine], ENGINES)
+        if kbuild.flavour(self.flavour).patched == (self.engine == rows.VANILLA):
+            raise UsageError(f"engine {self.engine} is not for kernel {self.kernel}")
 
     @property
     def flavour(self) -> str:
         """The kernel that it runs on."""
-        return rows.flavour(self.engine)
+        return self.kernel or rows.flavour(self.engine)
 
     @property
     def bytes(self) -> int:
@@ -77,7 +83,8 @@ class Cell:
         batch = f", batches of {self.batch_pages}" if self.batch_pages else ""
         varied = f", {self.varied[0]} {self.varied[1]}" if self.varied else ""
         state = f", state {self.state}" if self.state else ""
-        settings = "".join(f", {name}={value}" for name, value in self.settings)
+        kernel = f", kernel={self.kernel}" if self.kernel else ""
+        settings = kernel + "".join(f", {name}={value}" for name, value in self.settings)
         caller = f", {self.caller}" if self.caller != "move_pages" else ""
         writes = f", {self.write_rate} writes a second" if self.write_rate else ""
         how = f"{channels}{batch}{settings}{caller}{varied}{writes}{state}"
@@ -88,7 +95,8 @@ class Cell:
         if self.engine in ON_CHANNELS:
             # Without batches Ferry's own depth will do.
             depth = min(MAX_DEPTH, max(256, self.batch_pages * PAGE // parse_size(self.folio)))
-            return [f"use_dma {self.channels} {depth}"]
+            ring = [f"PTDMA_DEPTH={value}" for name, value in self.settings if name == RING]
+            return [*ring, f"use_dma {self.channels} {depth}"]
         if self.engine in NO_ENGINE:
             return []
         threads = f"echo {self.threads} >/sys/module/mtcopy/parameters/threads"
@@ -96,7 +104,7 @@ class Cell:
 
     def policy_lines(self) -> list[str]:
         """Shell lines that choose how much is in flight."""
-        chosen = [f"echo {value} >{setting_file(name)}" for name, value in self.settings]
+        chosen = [f"echo {value} >{setting_file(name)}" for name, value in self.settings if name != RING]
         if self.engine in NO_ENGINE:
             return chosen
         stripe = max(PAGE, parse_size(self.folio)) if self.batch_pages else 0
@@ -152,6 +160,7 @@ class Measured:
             **{"parameter": parameter, "value": value, "folio_kib": row.folio_kib, "engine": cell.engine},
             "caller": cell.caller if cell.caller != "move_pages" else None,
             **{"channels": cell.channels or None, "threads": cell.threads or None},
+            "kernel": cell.kernel or None,
             **{"batch_pages": cell.batch_pages or None, "settings": dict(cell.settings) or None},
             **{"write_rate": cell.write_rate, "writes": row.writes if cell.write_rate else None},
             **{"folios": cell.folios, "bytes": cell.bytes, "runs": row.runs, "gbps": row.gbps},

@@ -11,7 +11,7 @@ from ferry import files, paths
 from ferry.commands import options
 from ferry.errors import FerryError, UsageError
 from ferry.progress import note
-from ferry.results import figures, grid, page, picture, trace
+from ferry.results import figures, grid, page, picture, present, trace
 from ferry.results import report as report_files
 from ferry.results.grid import Grid
 from ferry.vm import store
@@ -73,7 +73,7 @@ def _headline(kept: figures.Kept) -> bytes:
     result = kept.load(figures.LIKELY)
     cells = [
         cell
-        for cell in result["cells"]
+        for cell in present.on_usual_kernels(result["cells"])
         if cell.get("channels", figures.MOST_CHANNELS) == figures.MOST_CHANNELS
     ]
     title = (

@@ -13,7 +13,7 @@ Json = dict[str, Any]
 LISTS = ("cells", "runs", "profiles", "costs", "classes", "tests", "steps")
 # What a cell is, and not what was found of it.
 WORDS = (
-    *("test", "name", "step", "caller", "case", "call", "memory", "folio", "folio_kib", "engine"),
+    *("test", "name", "step", "caller", "case", "call", "memory", "folio", "folio_kib", "engine", "kernel"),
     *("channels", "threads", "busy", "folios_per_call", "batch_pages", "settings", "write_rate"),
     *("parameter", "value", "folios", "bytes"),
 )

@@ -130,7 +130,7 @@ FREE, LIKELY, IOAT = (f"table-v5-throughput{server}" for server in ("", "-zen3-l
 def _throughput(kept: Kept, name: str = FREE) -> dict[tuple[str, int], dict[int, Json]]:
     """Cells by engine and number of channels, which is 0 where there are none, and then by folio size."""
     cells: dict[tuple[str, int], dict[int, Json]] = {}
-    for cell in kept.load(name)["cells"]:
+    for cell in present.on_usual_kernels(kept.load(name)["cells"]):
         cells.setdefault((cell["engine"], cell.get("channels", 0)), {})[cell["folio_kib"]] = cell
     return cells
 

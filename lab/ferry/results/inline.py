@@ -59,6 +59,6 @@ def _words(cell: Json) -> set[str]:
     words = {present.folio(cell), cell["engine"]}
     words |= {f"x{cell['channels']}"} if cell.get("channels") else set()
     words |= set((cell.get("case") or cell.get("caller", "")).replace(",", "").split())
-    words |= {f"{name}={value}" for name, value in cell.get("settings", {}).items()}
+    words |= {f"{name}={value}" for name, value in present.set_up(cell).items()}
     words |= {f"{cell['parameter']}={cell['value']}"} if "parameter" in cell else set()
     return words

@@ -179,7 +179,8 @@ def _plot_channels(axes: Axes, cells: list[Json], where: str) -> None:
     """Ratio by channels: posted, measured, Ferry's."""
 
     def points(engine: str, figure: str) -> Points:
-        alike = [cell for cell in cells if cell["engine"] == engine and figure in cell]
+        usual = present.on_usual_kernels(cells)
+        alike = [cell for cell in usual if cell["engine"] == engine and figure in cell]
         return [(cell["channels"], cell[figure]) for cell in alike]
 
     _plot(axes, points("dma", "published_ratio"), "k--x", "posted")

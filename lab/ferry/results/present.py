@@ -73,10 +73,21 @@ def folio(cell: Json) -> str:
     return size(cell["folio_kib"]) if "folio_kib" in cell else str(cell.get("folio", ""))
 
 
+def set_up(cell: Json) -> Json:
+    """What of an engine is other than usual: the kernel that it is on, and its settings."""
+    kernel = {"kernel": cell["kernel"]} if "kernel" in cell else {}
+    return {**kernel, **cell.get("settings", {})}
+
+
+def on_usual_kernels(cells: Sequence[Json]) -> list[Json]:
+    """The cells without those that stand beside them for another flavour of Ferry's kernel."""
+    return [cell for cell in cells if "kernel" not in cell]
+
+
 def engine(cell: Json) -> str:
     """An engine, of how many channels or threads if it has any, and with which settings."""
     many = cell.get("channels") or ("ratio" in cell and "call" not in cell and cell.get("threads"))
-    settings = "".join(f", {name}={value}" for name, value in cell.get("settings", {}).items())
+    settings = "".join(f", {name}={value}" for name, value in set_up(cell).items())
     return f"{cell.get('engine', '')}{f' x{many}' if many else ''}{settings}"
 
 

@@ -131,7 +131,7 @@ use_policy() {
 	# As many copies as that may take longer than an engine is waited for by default
 	echo $(($1 ? 60000 : 0)) >$OFFLOAD/deadline_ms
 	# It unmapped all that it copied
-	echo $(($1 ? 0 : 1)) >/proc/sys/vm/migrate_copy_mapped
+	[ ! -e /proc/sys/vm/migrate_copy_mapped ] || echo $(($1 ? 0 : 1)) >/proc/sys/vm/migrate_copy_mapped
 }
 
 TRACE=/sys/kernel/tracing/instances/ferry
