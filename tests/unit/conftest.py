@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from ferry import paths
+from ferry.git import git
 from ferry.kernel import tree
 from ferry.kernel.base import Base
 from ferry.kernel.tree import Places
@@ -105,6 +106,17 @@ def patch(subject: str, old: str, new: str) -> str:
         f" mm/migrate.c | 2 +-\n\ndiff --git a/mm/migrate.c b/mm/migrate.c\n"
         f"--- a/mm/migrate.c\n+++ b/mm/migrate.c\n@@ -{number - 3},7 +{number - 3},7 @@\n{hunk}"
     )
+
+
+def commit_a_copy(places: Places) -> Path:
+    """Commit what a patch may do to Linux besides hooks: mm/copy.c becomes the half of mm/migrate.c."""
+    original, copy = places.tree / "mm/migrate.c", places.tree / "mm/copy.c"
+    lines = original.read_text().splitlines(keepends=True)
+    original.write_text("".join(lines[8:]))
+    copy.write_text("".join([*lines[:16], "line of the copy\n"]))
+    git(places.tree, "add", "mm/migrate.c", "mm/copy.c")
+    git(places.tree, "commit", "-q", "-m", "mm: split migrate.c")
+    return copy
 
 
 @pytest.fixture(scope="session")

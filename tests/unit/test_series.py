@@ -11,7 +11,7 @@ from ferry.git import git
 from ferry.kernel import check, series, tree
 from ferry.kernel.base import Base
 from ferry.kernel.tree import Places
-from tests.unit.conftest import patch
+from tests.unit.conftest import commit_a_copy, patch
 
 MESSAGE = "From: A Developer <dev@ferry.invalid>\nSubject: {}\n\nWhy.\n\nSigned-off-by: A <a@b>\n"
 COVER = "mm: the {}\n\nThe text.\n"
@@ -87,6 +87,16 @@ def test_git_am_takes_the_export_and_gives_the_same_tree(
         assert (tmp_path / "am" / name).read_text() == (places.src / name).read_text()
     early = git(tmp_path / "am", "show", "HEAD~2:mm/offload/Makefile")
     assert early == "obj-y += core.o"
+
+
+def test_a_copy_is_exported_as_one(kernel: Path, places: Places, tmp_path: Path) -> None:
+    copy = commit_a_copy(places)
+    tree.refresh(places)
+    written = series.export(table(kernel, HOOK + SECOND + TEST), tmp_path / "out", places)["offload"]
+    assert "copy from mm/migrate.c\ncopy to mm/copy.c\n" in written[2].read_text()
+    tree.add_worktree(places, tmp_path / "am", tree.BASE)
+    git(tmp_path / "am", "am", "-q", *written[1:])
+    assert (tmp_path / "am/mm/copy.c").read_text() == copy.read_text()
 
 
 def test_each_series_has_its_letter_its_numbers_and_applies_to_the_base(

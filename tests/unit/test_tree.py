@@ -12,7 +12,7 @@ from ferry.git import git
 from ferry.kernel import tree
 from ferry.kernel.base import Base
 from ferry.kernel.tree import Places
-from tests.unit.conftest import linux_of, patch
+from tests.unit.conftest import commit_a_copy, linux_of, patch
 
 
 def test_the_tree_is_base_plus_patches_plus_links(linux: Base, places: Places) -> None:
@@ -180,6 +180,42 @@ def test_refresh_keeps_the_numbers_of_patches(linux: Base, places: Places) -> No
     with pytest.raises(FerryError, match="no number is free"):
         tree.refresh(places)
     assert [path.name for path in places.patch_files()] == ["0039-mm-default.patch", "0040-hook.patch"]
+
+
+def test_refresh_writes_a_copy_as_what_differs_from_its_original(
+    linux: Base, places: Places, tmp_path: Path
+) -> None:
+    root = tree.assemble(linux, places)
+    copy = commit_a_copy(places)
+    text = tree.refresh(places)[-1].read_text()
+    assert "copy from mm/migrate.c\ncopy to mm/copy.c\n" in text
+    added = [line for line in text.splitlines() if line.startswith("+") and not line.startswith("+++")]
+    assert added == ["+line of the copy"]
+    other = dataclasses.replace(places, build=tmp_path / "elsewhere")
+    assert (tree.assemble(linux, other) / "mm/copy.c").read_text() == copy.read_text()
+    assert git(other.tree, "rev-parse", "HEAD:") == git(root, "rev-parse", "HEAD:")
+
+
+@pytest.mark.parametrize(
+    ("line", "failed"), [(13, {}), (15, {"0002-mm-split-migrate.c.patch": "mm/migrate.c"})]
+)
+def test_a_copy_is_of_the_new_base_or_not_made(
+    linux: Base, places: Places, tmp_path: Path, line: int, failed: dict[str, str]
+) -> None:
+    """A three-way merge would copy the file as it was, without what the new base has mended there."""
+    tree.assemble(linux, places)
+    commit_a_copy(places)
+    tree.refresh(places)
+    tried = tree.drift(linux_of(tmp_path, "6.12.2-1", {line: "mended"}), places)
+    assert tried.failed == failed
+    assert failed or "mended\n" in git(places.tree, "show", f"{tried.head}:mm/copy.c")
+
+
+@pytest.mark.parametrize("name", tree.bases())
+def test_patches_make_new_files_only_as_copies(name: str) -> None:
+    """Linux's own code is never among the added lines; and what is Ferry's alone is in kernel/src."""
+    for path in tree.places(name).patch_files():
+        assert "\nnew file mode" not in path.read_text(), path.name
 
 
 def test_refresh_wants_commits(linux: Base, places: Places) -> None:

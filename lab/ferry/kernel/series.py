@@ -243,7 +243,7 @@ def export(table: Table, folder: Path, places: tree.Places) -> dict[str, list[Pa
             places.tree,
             *("-c", f"branch.{end}.description={cover_letter(table, series, places)}"),
             *("format-patch", "-q", "--no-signature", "--cover-letter", "--cover-from-description=subject"),
-            *("-o", own_folder.resolve(), f"{start}..{end}"),
+            *(tree.COPIES, "-o", own_folder.resolve(), f"{start}..{end}"),
         )
         written[series.name] = sorted(own_folder.glob("*.patch"))
     _verify_needs(table, written, places)

@@ -29,9 +29,12 @@ from ferry.progress import Step, note
 
 APPLIED = "ferry"  # the branch in build/linux
 BASE = "base"  # the tag of the first commit
+# A file that Linux has elsewhere is written as a copy of that one: only what differs is in the patch.
+COPIES = "--find-copies"
 ROOM = 6 << 30  # bytes for a base's sources, their repository, and what is built of them for all tests
 _STATE = Path(".git/ferry-state.json")
 _ORIGINAL = re.compile(r"^index ([0-9a-f]+)\.\.", re.MULTILINE)
+_COPY = re.compile(r"^copy from ", re.MULTILINE)
 _FAILED_AT = re.compile(r"error: (?:patch failed: )?(\S+?)(?::\d+$|: )", re.MULTILINE)
 
 
@@ -291,6 +294,9 @@ def _am(tree: Path, patch: Path) -> bool:
     except CommandFailed as err:
         files_in_its_way = ", ".join(dict.fromkeys(_FAILED_AT.findall(str(err)))) or "its text"
         git(tree, "am", "--quit")
+        if _COPY.search(patch.read_text()):
+            # It would copy the file as it was once, without what the base has changed in it since.
+            raise CommandFailed(files_in_its_way, err.returncode) from err
     try:
         git(tree, *command, "--3way", patch)
     except CommandFailed as err:
@@ -331,7 +337,7 @@ def refresh(places: Places) -> list[Path]:
         raise FerryError(f"{places.tree} has changes that are not committed; commit them there first")
     scratch = places.build / "patches.new"
     shutil.rmtree(scratch, ignore_errors=True)
-    options = ("--zero-commit", "--no-signature", "-q", "--no-numbered", "-o", str(scratch))
+    options = ("--zero-commit", "--no-signature", "-q", "--no-numbered", COPIES, "-o", str(scratch))
     git(places.tree, "format-patch", *options, f"{BASE}..HEAD")
     places.patches.mkdir(parents=True, exist_ok=True)
     patches = sorted(scratch.glob("*.patch"))
