@@ -47,7 +47,7 @@ def _ptdma() -> str:
     lines = [
         "step ptdma",
         f"PATH={migbench.build_migbench().parent}:$PATH",
-        # Its functions were moved out of ptdma, and no model of the engine exists.
+        # Its functions are copies of those of ptdma, and no model of the engine exists.
         "modprobe ae4dma && modprobe -r ae4dma || fail 'no ae4dma'",
         "modprobe ptdma depth=$PTDMA_DEPTH && modprobe ptdma_test " + " ".join(names) + " || fail 'no tests'",
         "output ptdma </sys/kernel/debug/kunit/ptdma/results",
