@@ -436,6 +436,20 @@ def test_small_copies_have_a_part_of_the_rate(dma: Engine) -> None:
         assert dma.done() & COMPLETION
 
 
+def test_small_copies_are_slow_in_their_channel_alone(tmp_path: Path) -> None:
+    """What they leave of a share of the fabric is not reduced a second time."""
+    with _machine(tmp_path, 1, "-device", "copy-fabric,id=all,bandwidth=1000000000") as qtest:
+        function = Engine(qtest)
+        function.enable()
+        for name, value in (("bandwidth", 2 * 10**9), ("small-bytes", 8192), ("small-percent", 50)):
+            function.set(name, value)
+        function.submit(4096)
+        qtest.step(4095)
+        assert function.reg(INT_STATUS) == 0
+        qtest.step(1)
+        assert function.done() == COMPLETION | EMPTY
+
+
 def test_only_a_cpu_waits_for_registers(dma: Engine) -> None:
     """A test is none: the clock moves when it says so, whatever it reads and writes."""
     dma.set("register-ns", 1000)

@@ -88,16 +88,16 @@ static double copy_rate(const CopyChannel *c)
     double rate = of->bandwidth / 1e9;
     const CopyFabric *f;
 
+    if (of->small_percent && c->length < of->small_bytes) {
+        /* 100 % is exactly the rate */
+        rate *= of->small_percent / 100.0;
+    }
     for (f = of->fabric; f; f = f->parent) {
         double share = f->bandwidth / 1e9 / f->nr_moving;
 
         if (share && (!rate || share < rate)) {
             rate = share;
         }
-    }
-    if (of->small_percent && c->length < of->small_bytes) {
-        /* 100 % is exactly the rate */
-        rate *= of->small_percent / 100.0;
     }
     return rate;
 }
