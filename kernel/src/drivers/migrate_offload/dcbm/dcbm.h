@@ -38,6 +38,8 @@
 #define DCBM_RUN_BYTES	SZ_128K
 #define DCBM_RUN_FOLIOS	DIV_ROUND_UP(DCBM_RUN_BYTES, PAGE_SIZE)
 
+extern unsigned int dcbm_share_bytes;
+
 /*
  * So much in a row goes to one channel: small folios share an interrupt, and a
  * descriptor if they may. With more, those that are unmapped for their copy would
@@ -45,7 +47,7 @@
  */
 static inline size_t dcbm_run_bytes(const struct migrate_copy *copy)
 {
-	return max_t(size_t, copy->stripe_bytes, DCBM_RUN_BYTES);
+	return max_t(size_t, copy->stripe_bytes, dcbm_share_bytes);
 }
 
 struct dcbm_chan;

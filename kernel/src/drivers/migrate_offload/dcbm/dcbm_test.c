@@ -222,6 +222,31 @@ static void part_of_several_folios_is_bounded(struct kunit *test)
 	expect_part(test, b, 1, 1, DCBM_RUN_FOLIOS);
 }
 
+static void share_as_before(void *before)
+{
+	dcbm_share_bytes = (unsigned long)before;
+}
+
+static void part_has_no_more_than_share_bytes(struct kunit *test)
+{
+	struct dcbm_blocks *b = get_blocks(test);
+
+	if (DCBM_RUN_FOLIOS < 4)
+		kunit_skip(test, "base pages are large");
+	KUNIT_ASSERT_EQ(test, 0,
+			kunit_add_action_or_reset(test, share_as_before,
+						  (void *)(unsigned long)dcbm_share_bytes));
+	dcbm_share_bytes = 2 * PAGE_SIZE;
+	begin_at(b, 1, 1);
+	KUNIT_EXPECT_TRUE(test, dcbm_append(&b->part, copy_of(b, 2, 2)));
+	KUNIT_EXPECT_FALSE(test, dcbm_append(&b->part, copy_of(b, 3, 3)));
+	expect_part(test, b, 1, 1, 2);
+	dcbm_share_bytes = 0;
+	begin_at(b, 1, 1);
+	KUNIT_EXPECT_FALSE(test, dcbm_append(&b->part, copy_of(b, 2, 2)));
+	expect_part(test, b, 1, 1, 1);
+}
+
 /* The channel has a table that no part has */
 static void add_scatter(struct kunit *test, struct dcbm_blocks *b)
 {
@@ -580,6 +605,7 @@ static struct kunit_case dcbm_cases[] = {
 	KUNIT_CASE(folios_that_adjoin_make_one_part),
 	KUNIT_CASE(folios_that_do_not_adjoin_are_left),
 	KUNIT_CASE(part_of_several_folios_is_bounded),
+	KUNIT_CASE(part_has_no_more_than_share_bytes),
 	KUNIT_CASE(behind_an_iommu_folios_lie_anywhere),
 	KUNIT_CASE(part_has_no_more_than_its_table),
 	KUNIT_CASE(without_a_free_table_folios_must_adjoin),

@@ -37,6 +37,10 @@ unsigned int dcbm_queue_depth = 256;
 module_param_named(queue_depth, dcbm_queue_depth, uint, 0444);
 MODULE_PARM_DESC(queue_depth, "descriptors in flight per channel, 1 to 65536 (default 256)");
 
+unsigned int dcbm_share_bytes = DCBM_RUN_BYTES;
+module_param_named(share_bytes, dcbm_share_bytes, uint, 0444);
+MODULE_PARM_DESC(share_bytes, "small folios share descriptors of up to so many bytes, at most 131072; 0: each has its own (default 131072)");
+
 unsigned int dcbm_max_errors = 4;
 module_param_named(max_errors, dcbm_max_errors, uint, 0444);
 MODULE_PARM_DESC(max_errors, "errors in a row that retire a channel, at least 1 (default 4)");
@@ -210,6 +214,8 @@ static int dcbm_check_params(void)
 		pr_err("channels must be 0 to %d\n", DCBM_MAX_CHANNELS);
 	else if (!dcbm_queue_depth || dcbm_queue_depth > SZ_64K)
 		pr_err("queue_depth must be 1 to 65536\n");
+	else if (dcbm_share_bytes > DCBM_RUN_BYTES)
+		pr_err("share_bytes must be 0 to %d\n", DCBM_RUN_BYTES);
 	else if (!dcbm_max_errors)
 		pr_err("max_errors must be at least 1\n");
 	else if (dcbm_timeout_ms < 10 || dcbm_timeout_ms > 600000)
