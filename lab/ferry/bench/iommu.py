@@ -201,13 +201,13 @@ def script(lines: Sequence[str]) -> str:
 
 def count_script(iova_gib: int) -> str:
     """The job that counts every loop, and looks at the memory that is left and at its peak."""
-    lines = ["load_bench"]
-    for loop in LOOPS:
-        if loop.by_module:
-            # Addresses are fresh only once.
-            pairs, runs = (loop.pairs, COUNT_RUNS) if loop.pairs else (iova_gib * 1024 // TABLE_MIB, 1)
-            lines.append(f"measure {loop.workload} 1 {pairs} {runs}")
-    lines += ["rmmod iommu_bench", "bind_vfio"]
+    pass_pairs = iova_gib * 1024 // TABLE_MIB
+    lines = [
+        f"measure {loop.workload} 1 {loop.pairs or pass_pairs} {COUNT_RUNS}"
+        for loop in LOOPS
+        if loop.by_module
+    ]
+    lines.append("bind_vfio")
     for api in ("vfio", "iommufd"):
         lines.append(f"stress {api} warm -n 500")
         for loop in LOOPS:
@@ -222,7 +222,7 @@ def smp_script() -> str:
     """The job that runs a thread per CPU, on places of their own and in one table; one round."""
     workloads = ("same_4k", "shared_4k")
     lines = [f"measure {name} {SMP_CPUS} {SMP_PAIRS}" for name in workloads]
-    lines = ["load_bench", *lines, "rmmod iommu_bench", "bind_vfio"]
+    lines.append("bind_vfio")
     for api in ("vfio", "iommufd"):
         lines += [f"stress {api} {api}_threads -t {SMP_CPUS} -n 2000"]
     return script(lines)

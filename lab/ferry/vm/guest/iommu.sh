@@ -15,13 +15,16 @@ run() {
 	sed 's/=/: /g' $RUN
 }
 
-# measure WORKLOAD THREADS PAIRS [RUNS]: a record of each run, after a short one that is not counted
+# measure WORKLOAD THREADS PAIRS [RUNS]: a record of each run, after a short one that is not counted. Each has a
+# domain of its own, in which all addresses are fresh.
 measure() {
 	step "$*"
-	run "$1" "$2" 500 >/dev/null
 	for _ in $(seq "${4:-1}"); do
+		load_bench
+		run "$1" "$2" 500 >/dev/null
 		# shellcheck disable=SC2046 # words
 		record bench workload "$1" $(run "$1" "$2" "$3")
+		rmmod iommu_bench
 	done
 }
 
