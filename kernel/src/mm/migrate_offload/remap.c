@@ -324,7 +324,8 @@ bool migrate_pipeline_is_done(struct migrate_pipeline *p,
 /*
  * Nothing has ended by now. A chunk that tells is slept for, once: then the rest of it
  * has ended or will soon. A timer may sleep for a tick, so others are spun for, but
- * for those of an engine that is far too slow.
+ * for those of an engine that is far too slow. Should that one interrupt for the last
+ * of the chunk, nobody sleeps until the tick.
  */
 static void pipeline_rest(struct migrate_chunk *chunk, u64 *spin_until)
 {
@@ -336,8 +337,9 @@ static void pipeline_rest(struct migrate_chunk *chunk, u64 *spin_until)
 	} else if (local_clock() < *spin_until) {
 		cpu_relax();
 		cond_resched();
-	} else {
-		schedule_timeout_uninterruptible(1);
+	} else if (wait_for_completion_timeout(&chunk->done, 1)) {
+		/* For whoever waits next */
+		complete(&chunk->done);
 	}
 }
 

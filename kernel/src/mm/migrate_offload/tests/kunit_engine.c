@@ -182,6 +182,7 @@ static int engine_submit(struct migrator *m, struct migrate_copy *copy)
 	switch (e->fault) {
 	case FAULT_REVERSE:
 	case FAULT_SLOW:
+	case FAULT_UNSEEN:
 	case FAULT_CREEP:
 	case FAULT_FULL:
 	case FAULT_IDLE:
@@ -246,7 +247,8 @@ static bool engine_flush(struct migrator *m, void *call)
 	if (e->fault == FAULT_REVERSE)
 		migrate_kunit_engine_drain(e);
 	else if (e->fault == FAULT_SLOW || e->fault == FAULT_FULL ||
-		 e->fault == FAULT_HALF_SLOW || e->fault == FAULT_CREEP)
+		 e->fault == FAULT_HALF_SLOW || e->fault == FAULT_CREEP ||
+		 e->fault == FAULT_UNSEEN)
 		schedule_delayed_work(&e->work, msecs_to_jiffies(CREEP_MS));
 	return e->fault != FAULT_IDLE;
 }
@@ -269,6 +271,8 @@ static int engine_look(struct migrator *m, void *call)
 
 	if (e->fault == FAULT_OTHERS)
 		return time_before(jiffies, e->others_until);
+	if (e->fault == FAULT_UNSEEN)
+		return 0;
 	if (e->fault != FAULT_QUIET)
 		return -ENOENT;
 	/* Not at once, so that it is worth a sleep */

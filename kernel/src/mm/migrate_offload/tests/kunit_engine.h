@@ -30,6 +30,7 @@ enum fault {
 	FAULT_SLOW,		/* copy 50 ms after flush() */
 	FAULT_CREEP,		/* the same with one copy only, the oldest */
 	FAULT_IDLE,		/* copy only in help() */
+	FAULT_UNSEEN,		/* as slow, and look() finds nothing of it */
 	FAULT_QUIET,		/* say nothing: copy one at each look() */
 	FAULT_OTHERS,		/* at each look() end a copy of others, until @others_until */
 	FAULT_BUSY,		/* refuse */

@@ -57,6 +57,16 @@ static void engine_that_says_nothing_is_looked_at(struct kunit *test)
 	KUNIT_EXPECT_LT(test, fx->engine.nr_tell, fx->engine.nr_flushed);
 }
 
+/* It ends a chunk while nobody looks any more, but sleeps */
+static void engine_that_ends_unseen_is_done(struct kunit *test)
+{
+	struct fixture *fx = test->priv;
+
+	migrate_kunit_prepare(test, FAULT_UNSEEN);
+	migrate_kunit_expect_all_moved(test);
+	KUNIT_EXPECT_EQ(test, fx->engine.nr_submitted, NR_FOLIOS);
+}
+
 static void next_call_is_told_if_this_one_has_waited(struct kunit *test)
 {
 	struct migrate_offload_settings s = migrate_kunit_small();
@@ -513,6 +523,7 @@ static struct kunit_case migrate_offload_pipeline_cases[] = {
 	KUNIT_CASE(engine_copies_every_folio),
 	KUNIT_CASE(out_of_order_completion_is_right),
 	KUNIT_CASE(engine_that_says_nothing_is_looked_at),
+	KUNIT_CASE(engine_that_ends_unseen_is_done),
 	KUNIT_CASE(next_call_is_told_if_this_one_has_waited),
 	KUNIT_CASE(window_is_never_exceeded),
 	KUNIT_CASE(chosen_chunk_is_not_cut),
