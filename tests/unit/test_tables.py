@@ -21,7 +21,7 @@ from ferry.commands import table as table_command
 from ferry.errors import FerryError, UsageError
 from ferry.results import compare, page, picture, present, report
 from ferry.server import profile
-from ferry.tables import experiments, fit, here, runner, sensitivity
+from ferry.tables import experiments, here, runner, sensitivity
 from ferry.tables.experiments import Scale
 from tests.unit import said
 
@@ -67,7 +67,8 @@ def test_posted_ratio_is_to_posted_vanilla() -> None:
         65.23 / 11.02
     )
     assert table.published(figures, Cell("vanilla", "4K", 48)).published_ratio == 1
-    assert table.published(figures, Cell("ferry", "2M", 48, 16)) == experiments.NOTHING
+    most = table.published(figures, Cell("ferry", "1M", 96, 1))
+    assert most == experiments.Posted(published_most_ratio=65.23 / 7.13)
     batch = experiments.get("v5-batch")
     posted = batch.published(figures, Cell("dma", "2M", 48, 16, 8192))
     assert (posted.published_ratio, posted.published_first_folio_us) == (58.72 / 10.88, 470)
@@ -263,7 +264,7 @@ def test_a_setting_may_be_a_sysctl() -> None:
 
 
 def test_a_cell_may_be_on_another_flavour_of_ferrys_kernel() -> None:
-    """It says so wherever a cell is named. Its engine was not fitted, and no figure of the docs is of it."""
+    """It says so wherever a cell is named, and is no cell of the usual kernel."""
     one = Cell("dma", "2M", 48, 16, 512, kernel="unbatched", settings=(("ptdma.depth", 1),))
     assert one.flavour == "unbatched"
     assert one.engine_lines() == ["PTDMA_DEPTH=1", "use_dma 16 256"]
@@ -276,7 +277,7 @@ def test_a_cell_may_be_on_another_flavour_of_ferrys_kernel() -> None:
     assert one.title == "48 x 2M, dma x16, batches of 512, kernel=unbatched, ptdma.depth=1"
     assert "kernel unbatched" in compare.name(other)
     assert usual["fitted"]
-    assert "fitted" not in other
+    assert other["fitted"]
     assert other["published_ratio"] == usual["published_ratio"]
     assert present.on_usual_kernels([usual, other]) == [usual]
     possible, lacking = here.split([one, THREE[1][0]], channels=16, free=1 << 30)
@@ -376,10 +377,25 @@ def test_only_the_rows_of_the_fit_are_fitted() -> None:
     table = experiments.get("v5-throughput")
     known = experiments.published()["v5"]
     fitted = {one.folio for one in _cells("v5-throughput", False) if table.published(known, one).fitted}
-    assert fitted == set(fit.WEIGHT)
+    assert fitted == set(experiments.FITTED_FREE)
     assert not table.published(known, Cell("vanilla", "2M", 48)).fitted
     batch = experiments.get("v5-batch")
     assert not any(batch.published(known, one).fitted for one in _cells("v5-batch", False))
+
+
+def test_fitted_server_has_each_posted_cell_as_it_was_posted() -> None:
+    table = experiments.get("v5-throughput")
+    usual = table.cells(table.posted_figures, experiments.Scale())
+    cells = table.cells(table.posted_figures, experiments.Scale(as_posted=True))
+    added = [one for one in cells if one not in usual]
+    assert len(added) == len(cells) - len(usual) == 36
+    assert {(one.engine, one.flavour) for one in added} == {("dma", "unbatched")}
+    posted = {(one.folio, one.channels): table.posted(one, experiments.FITTED_SERVER) for one in added}
+    assert all(each.published_ratio for each in posted.values())
+    assert {key for key, each in posted.items() if each.fitted} == set(experiments.FITTED)
+    assert all(one.engine_lines()[:2] == ["PTDMA_DEPTH=1", "DCBM_SHARE_BYTES=65536"] for one in added)
+    quick = table.cells(table.posted_figures, experiments.Scale(quick=True, as_posted=True))
+    assert not any(one.kernel for one in quick)
 
 
 @pytest.mark.parametrize(("where", "posted", "fitted"), [("zen3", 2, 1), ("here", 2, 0), ("cxl", 0, 0)])

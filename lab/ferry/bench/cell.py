@@ -26,8 +26,8 @@ MAX_DEPTH = 65536
 # What NUMA balancing finds misplaced moves several pages at once.
 PROMOTE_BATCH = ("vm.migrate_promote_batch", 16)
 WARMUP = 1  # migbench's own
-# A setting that takes effect when the engine's driver is loaded.
-RING = "ptdma.depth"
+# Settings that take effect when their module is loaded, and the guest's words for them.
+OF_MODULES = {"ptdma.depth": "PTDMA_DEPTH", "dcbm.share_bytes": "DCBM_SHARE_BYTES"}
 
 
 @dataclass(frozen=True)
@@ -95,8 +95,10 @@ class Cell:
         if self.engine in ON_CHANNELS:
             # Without batches Ferry's own depth will do.
             depth = min(MAX_DEPTH, max(256, self.batch_pages * PAGE // parse_size(self.folio)))
-            ring = [f"PTDMA_DEPTH={value}" for name, value in self.settings if name == RING]
-            return [*ring, f"use_dma {self.channels} {depth}"]
+            of_modules = [
+                f"{OF_MODULES[name]}={value}" for name, value in self.settings if name in OF_MODULES
+            ]
+            return [*of_modules, f"use_dma {self.channels} {depth}"]
         if self.engine in NO_ENGINE:
             return []
         threads = f"echo {self.threads} >/sys/module/mtcopy/parameters/threads"
@@ -104,7 +106,9 @@ class Cell:
 
     def policy_lines(self) -> list[str]:
         """Shell lines that choose how much is in flight."""
-        chosen = [f"echo {value} >{setting_file(name)}" for name, value in self.settings if name != RING]
+        chosen = [
+            f"echo {value} >{setting_file(name)}" for name, value in self.settings if name not in OF_MODULES
+        ]
         if self.engine in NO_ENGINE:
             return chosen
         stripe = max(PAGE, parse_size(self.folio)) if self.batch_pages else 0

@@ -10,7 +10,7 @@ from ferry.commands import options
 from ferry.results import grid, present
 from ferry.results.grid import Grid
 from ferry.server import faults, profile
-from ferry.tables import fit
+from ferry.tables import experiments, fit
 from ferry.vm import emulator
 
 
@@ -22,7 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     verb.set_defaults(verb=_build)
 
     verb = verbs.add_parser("fit", help="find the engine's parameters that fit the posted throughputs")
-    options.add_profile(verb)
+    options.add_profile(verb, experiments.FITTED_SERVER)
     options.add_flag(verb, "write", "put them into server/NAME.toml")
     verb.set_defaults(verb=_fit, develops=True)
 
@@ -54,10 +54,13 @@ def _fit(args: argparse.Namespace) -> int:
     fitted = fit.run(server)
     cells = [
         {"folio": residual.folio, "engine": "dma", "channels": residual.channels, "ratio": residual.ratio}
-        | {"published_ratio": residual.published, "fitted": residual.folio in fit.WEIGHT}
+        | {"published_ratio": residual.published}
+        | {"fitted": (residual.folio, residual.channels) in experiments.FITTED}
         for residual in fitted.residuals
     ]
-    grid.show(present.grid("Ratios to vanilla, the earlier design", cells))
+    grid.show(present.grid("Ratios to vanilla, the earlier design as it was posted", cells))
+    for kind, misfits in present.residuals(cells).items():
+        print(f"{kind}: {misfits}")
     for key, value in asdict(fitted.dma).items():
         print(f"{key} = {value}")
     if args.write:

@@ -132,7 +132,7 @@ def _compare(first: dict[str, Any], second: dict[str, Any]) -> None:
 
 def _about(table: experiments.Table, server: profile.Profile, args: argparse.Namespace) -> dict[str, Any]:
     """What a result says beside its figures."""
-    foreign = not args.here and server.name != table.profile
+    foreign = not args.here and server.name not in (table.profile, experiments.FITTED_SERVER)
     return {
         "table": table.name,
         "title": table.title,
@@ -151,7 +151,8 @@ def _about(table: experiments.Table, server: profile.Profile, args: argparse.Nam
 def _measure(
     table: experiments.Table, server: profile.Profile, args: argparse.Namespace, store: Store | None
 ) -> dict[str, Any]:
-    scale = experiments.Scale(quick=args.quick, here=args.here)
+    as_posted = server.name == experiments.FITTED_SERVER and not args.here and not args.one_by_one
+    scale = experiments.Scale(quick=args.quick, here=args.here, as_posted=as_posted)
     cells = table.cells(table.posted_figures, scale)
     if args.here:
         (measured, missing), origin = here.measure(cells), provenance.of_here()

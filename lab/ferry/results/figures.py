@@ -166,16 +166,20 @@ def _channel_count(count: int) -> str:
 
 
 def _fit(kept: Kept) -> str:
-    cells = _throughput(kept)
-    channels = sorted({count for _, count in cells if count})
-    dma, ferry = ([cells[engine, count][LARGEST_KIB] for count in channels] for engine in ("dma", "ferry"))
-    rows = [
-        ["posted", *map(number("published_ratio", ".2f"), dma)],
-        ["the same, emulated", *map(_ratio, dma)],
-        ["residual", *(present.residual(cell).removesuffix(" fitted") for cell in dma)],
-        ["Ferry, emulated", *map(_ratio, ferry)],
-    ]
-    return _table(_by_channels("2M folios, ratio to vanilla", channels), rows)
+    """How well the model says what was posted: all that was, with what took part in the fit marked."""
+    result = kept.load(LIKELY)
+    cells = {(cell["folio_kib"], cell["channels"]): cell for cell in result["cells"] if "kernel" in cell}
+    sizes, channels = (sorted({key[i] for key in cells}) for i in (0, 1))
+
+    def shown(cell: Json) -> str:
+        star = "*" * cell.get("fitted", False)
+        off = present.residual(cell).removesuffix(" fitted")
+        return f"{_ratio(cell)}{star} ({number('published_ratio', '.2f')(cell)}), {off}"
+
+    rows = [[present.size(kib), *(shown(cells[kib, count]) for count in channels)] for kib in sizes]
+    told = "; ".join(f"{kind}: {misfits}" for kind, misfits in present.residuals(result["cells"]).items())
+    head = _by_channels("ratio to vanilla, emulated (posted), residual", channels)
+    return f"{_origin(result)}; * fitted. {told}.\n\n{_table(head, rows)}"
 
 
 def _by_channels(first: str, channels: Sequence[int]) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import io
 import itertools
+import math
 import textwrap
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -186,6 +187,7 @@ def _plot_channels(axes: Axes, cells: list[Json], where: str) -> None:
     _plot(axes, points("dma", "published_ratio"), "k--x", "posted")
     _plot(axes, points("dma", "ratio"), "C0-o", f"the same, {where}")
     _plot(axes, points("ferry", "ratio"), "C1-s", f"Ferry, {where}")
+    _plot(axes, points("ferry", "published_most_ratio"), "k:", "the most GB/s posted")
     _from_base(axes, "channels")
 
 
@@ -240,9 +242,12 @@ def _trade(axes: Axes, cells: Sequence[Json]) -> None:
             axes.plot(*zip(points["vanilla"], points[end], strict=True), f"C{i}{style}", linewidth=1)
         for name, _, marker in kinds:
             axes.scatter(*points[name], marker=marker, color=f"C{i}", s=160 if name == "ferry" else 60)
+        most = by_engine["ferry"].get("published_most_ratio", math.inf)
+        if most < points["ferry"][1]:
+            axes.scatter(points["ferry"][0], most, marker="_", color=f"C{i}", s=400)
         where: dict[str, Any] = {"xytext": (-10, 4), "textcoords": "offset points", "ha": "right"}
         axes.annotate(present.size(kib), points["ferry"], color=f"C{i}", **where)
-    for _, label, marker in kinds:
+    for _, label, marker in (*kinds, ("", "the most GB/s that RFC v5 has posted, where Ferry has more", "_")):
         axes.scatter([], [], marker=marker, color="black", s=60, label=label)
     axes.set_xscale("log")
     axes.margins(x=0.1)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import os
 import tomllib
@@ -38,8 +39,19 @@ WRITE_RATES = (0, 1000, 10000, 100000)
 WRITE_RUNS = 10
 # The settings of each way to move what is written to: copied while it is mapped, or unmapped first.
 WRITE_WAYS: tuple[tuple[tuple[str, int], ...], ...] = ((), (("vm.migrate_copy_mapped", 0),))
-# The rows of v5-throughput to which the engine was fitted (see fit.py). All others it predicts.
-FITTED = ("2M", "4K")
+# The earlier design as it was posted: a kernel without Ferry's batching, an engine that has one copy at a
+# time, and descriptors of the 64 KiB that an IOMMU joins at most for a device that allows no more.
+AS_POSTED: dict[str, Any] = {
+    "kernel": "unbatched",
+    "settings": (("ptdma.depth", 1), ("dcbm.share_bytes", 64 << 10)),
+}
+# The profile whose engine was fitted by it, and the cells of v5-throughput that this took (see fit.py): the
+# rates are in those of 2M, what is lost in small pieces in that of 1M, a descriptor's time in that of 64K.
+# All others are predicted.
+FITTED_SERVER = "zen3-likely"
+FITTED = (*(("2M", channels) for channels in (1, 2, 4, 8, 12, 16)), ("1M", 1), ("64K", 1))
+# The rows to which zen3 was fitted, by the earlier design on Ferry's kernel as it was then.
+FITTED_FREE = ("2M", "4K")
 # In the place of a profile: a machine itself.
 HERE = "here"
 # After a profile's name: with vm.migrate_ranges=0.
@@ -52,6 +64,7 @@ class Scale:
 
     quick: bool = False
     here: bool = False
+    as_posted: bool = False  # with the cells that show how well the model predicts
 
     def bytes(self, emulated: int, posted: int = POSTED_BYTES) -> int:
         """How much is moved."""
@@ -71,6 +84,7 @@ class Posted:
     published_ratio: float | None = None  # to vanilla
     published_ratio_sd: float | None = None  # its standard deviation, where those of both were posted
     fitted: bool | None = None  # the emulated engine's parameters were chosen so that this ratio comes out
+    published_most_ratio: float | None = None  # of the most GB/s that were posted of this engine
     published_first_folio_us: float | None = None
     published_copy_share: float | None = None
     published_access_cycles_per_page: dict[str, float] | None = None
@@ -100,11 +114,13 @@ class Table:
 
     def posted(self, cell: Cell, profile: str) -> Posted:
         """What was posted of a cell: beside the server that was posted, and a machine itself, which may be
-        that. Nobody has posted anything of another profile, and no machine itself was fitted."""
-        if profile not in (self.profile, HERE):
+        that. On the server that was fitted, beside the design as it was posted, and Ferry. Nobody has
+        posted anything of another profile, and no machine itself was fitted."""
+        comparable = cell.kernel or cell.engine == "ferry"
+        if profile not in (self.profile, HERE) and not (profile == FITTED_SERVER and comparable):
             return NOTHING
         posted = self.published(self.posted_figures, cell)
-        return posted if profile == self.profile else replace(posted, fitted=None)
+        return replace(posted, fitted=None) if profile == HERE else posted
 
 
 @cache
@@ -211,28 +227,37 @@ def throughput_cells(
     ]
 
 
+def as_posted(cells: Sequence[Cell]) -> list[Cell]:
+    """The same cells of the earlier design, as it was posted."""
+    return [replace(cell, **AS_POSTED) for cell in cells if cell.engine == "dma"]
+
+
 def _throughput(posted: dict[str, Any], scale: Scale) -> list[Cell]:
     throughput = posted["throughput"]
     folios = ["4K", "64K", "2M"] if scale.quick else throughput["folios"]
     channels = (1, 4, 16) if scale.quick else [*map(int, throughput["dma"])]
-    return throughput_cells(folios, channels, scale=scale)
+    cells = throughput_cells(folios, channels, scale=scale)
+    return cells + (as_posted(cells) if scale.as_posted and not scale.quick else [])
 
 
 def _throughput_published(posted: dict[str, Any], cell: Cell) -> Posted:
     throughput = posted["throughput"]
     if cell.engine == "vanilla" and not cell.varied:
         return Posted(1.0)
-    if cell.engine != "dma" or cell.varied:
+    if cell.engine not in ON_CHANNELS or cell.varied:
         return NOTHING
     place, channels = throughput["folios"].index(cell.folio), str(cell.channels)
     base, base_sd = throughput["vanilla"][place], throughput["sd"]["vanilla"][place]
+    if cell.engine == "ferry":
+        most = max(itertools.chain(*throughput["dma"].values()))
+        return Posted(published_most_ratio=most / base)
     speed, sd = throughput["dma"][channels][place], throughput["sd"]["dma"][channels][place]
     return Posted(speed / base, _deviation(speed, sd, base, base_sd), _is_fitted(cell) or None)
 
 
 def _is_fitted(cell: Cell) -> bool:
-    """Whether the engine was fitted so that this comes out; it was fitted on Ferry's usual kernel."""
-    return cell.folio in FITTED and not cell.kernel
+    """Whether the engine was fitted so that this comes out."""
+    return (cell.folio, cell.channels) in FITTED if cell.kernel else cell.folio in FITTED_FREE
 
 
 # --- sensitivity ---

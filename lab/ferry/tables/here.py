@@ -73,7 +73,7 @@ def split(cells: Sequence[Cell], channels: int, free: int) -> tuple[list[Cell], 
     possible: list[Cell] = []
     lacks: Counter[str] = Counter()
     for cell in cells:
-        if cell.varied or cell.kernel or cell_job.RING in dict(cell.settings):
+        if cell.varied or cell.kernel or not cell_job.OF_MODULES.keys().isdisjoint(dict(cell.settings)):
             lacks["an emulated server, whose parameters and kernel can be chosen"] += 1
         elif cell.caller != "move_pages":
             lacks["an emulated server with a slow node, and an unchanged kernel"] += 1

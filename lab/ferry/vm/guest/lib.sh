@@ -111,7 +111,8 @@ use_dma() {
 	# A real server may have another engine, whose driver is loaded.
 	modprobe ptdma ${PTDMA_DEPTH:+depth=$PTDMA_DEPTH} 2>/dev/null
 	[ ! -e $IOAT ] || modprobe ioatdma
-	modprobe dcbm channels="$1" queue_depth="$2" || fail "cannot load dcbm: see the console"
+	modprobe dcbm channels="$1" queue_depth="$2" ${DCBM_SHARE_BYTES:+share_bytes=$DCBM_SHARE_BYTES} ||
+		fail "cannot load dcbm: see the console"
 	echo dcbm >$OFFLOAD/active ||
 		fail "is there a DMA engine with a channel that nobody uses? See /sys/class/dma and the console"
 	found=$(($(wc -l </sys/kernel/debug/dcbm/channels) - 1))
