@@ -77,13 +77,13 @@ def faked(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_p
 
 def test_every_command_with_json_is_tried() -> None:
     commands = set()
-    for module in cli.COMMANDS:
+    for name, module in cli.COMMANDS.items():
         parser = argparse.ArgumentParser()
         module.add_arguments(parser)
         text = " ".join(parser.format_help().split())
         if "--json" in text:
-            assert "write JSON to FILE, or to stdout instead of a table (-)" in text, module.__name__
-            commands.add(module.__name__.rpartition(".")[2])
+            assert "write JSON to FILE, or to stdout instead of a table (-)" in text, name
+            commands.add(name)
     assert commands == {name.split()[0] for name in MEASURE}
 
 

@@ -7,7 +7,6 @@ import pytest
 
 from ferry.bench import tier
 from ferry.server import profile
-from ferry.vm import emulator
 
 pytestmark = pytest.mark.vm
 
@@ -23,7 +22,6 @@ PLAN = tier.Plan(
 
 def test_memory_moves_up_and_down_and_is_whole() -> None:
     """measure() fails if a byte is wrong, a page is not where the pool has it, or none went up or down."""
-    emulator.build()
     cells = tier.cells(PLAN, tier.APPLICATIONS, ("vanilla", "dcbm"))
     found, kernels = tier.measure(PLAN, profile.load("cxl").as_machine(), cells)
     assert [each.cell for each in found] == cells

@@ -13,7 +13,7 @@ from ferry.kernel import kbuild
 from ferry.results import page, provenance, report
 from ferry.server import profile
 from ferry.tables import experiments, runner
-from ferry.vm import emulator, machine
+from ferry.vm import machine
 
 # The kernels take turns: a shared host has better and worse seconds.
 PLAN = migbench.Plan(rounds=5, runs=1)
@@ -46,7 +46,6 @@ def _on_the_server() -> dict[str, Any]:
     """What the channels of the emulated server give: a part of v5-throughput, in virtual time."""
     server, table = profile.load(SERVER), experiments.get("v5-throughput")
     cells = experiments.throughput_cells(FOLIOS, [server.dma.channels], ("vanilla", "dma", "ferry"))
-    emulator.build()
     computer = server.as_machine()
     measured, kernels = runner.in_vms(cells, computer, store=provenance.store())
     return {

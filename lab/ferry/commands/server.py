@@ -50,7 +50,6 @@ def _build(args: argparse.Namespace) -> int:
 
 def _fit(args: argparse.Namespace) -> int:
     server = profile.load(args.profile)
-    emulator.build()
     fitted = fit.run(server)
     cells = [
         {"folio": residual.folio, "engine": "dma", "channels": residual.channels, "ratio": residual.ratio}

@@ -11,7 +11,6 @@ from ferry.commands import options
 from ferry.errors import choose
 from ferry.results import provenance, report
 from ferry.server import profile
-from ferry.vm import emulator
 
 # With a node without CPUs, which ACPI calls slower.
 SERVER = "cxl"
@@ -39,7 +38,6 @@ def run(args: argparse.Namespace) -> int:
     whole = len(args.applications) == len(tier.APPLICATIONS) and len(args.engines) == len(tier.ENGINES)
     output = report.output(args, paths.OUT / f"tier{'' if whole else '-part'}.json")
     server, plan = profile.load(SERVER), tier.Plan()
-    emulator.build()
     computer = server.as_machine()
     cells = tier.cells(plan, args.applications, args.engines)
     measured, kernels = tier.measure(plan, computer, cells, provenance.store(args.anew))

@@ -18,6 +18,7 @@ import re
 import shutil
 import tomllib
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from ferry import files, packages, paths, proc
@@ -64,8 +65,9 @@ def base(path: Path = HERE / "base.toml") -> Base:
     return Base(**table | {"configure": tuple(table["configure"])})
 
 
+@cache
 def build() -> Path:
-    """Build the emulator unless it is up to date; returns the program."""
+    """Build the emulator unless it is up to date, which is looked at once; returns the program."""
     package = base()
     packages.ensure([*PACKAGES, *FIRMWARE_PACKAGES])
     with files.locked(paths.BUILD / "qemu.lock"):

@@ -193,7 +193,7 @@ def identity(kernel: Kernel, machine: Machine, job: Job, kvm: bool = False) -> s
 
 def ensure_emulator(machine: Machine, kvm: bool = False) -> None:
     """Build or install what is to run the machine, unless it is there."""
-    if machine.needs_own_emulator(kvm):
+    if machine.command(kvm)[0] == str(emulator.BINARY):
         emulator.build()
     elif not machine.program:
         packages.ensure(["qemu-system-x86"])
