@@ -20,13 +20,14 @@ KEPT_LOGS = 50
 
 
 class Command(Protocol):
-    """What a module in ferry/commands has. The first line of its docstring is its help."""
+    """What a module in ferry/commands has. The first line of its docstring is its help.
+
+    It has run() as well, or its parser's verbs have one each.
+    """
 
     __doc__: str | None
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None: ...
-
-    def run(self, args: argparse.Namespace) -> int: ...
 
 
 # In the order of the help; each is a module in ferry/commands.
@@ -55,7 +56,7 @@ def make_parser() -> argparse.ArgumentParser:
     for name, command in COMMANDS.items():
         text = (command.__doc__ or "").splitlines()[0]
         sub = table.add_parser(name, help=text, description=text, allow_abbrev=False)
-        sub.set_defaults(run=command.run, takes_rest=False, develops=False)
+        sub.set_defaults(run=getattr(command, "run", None), takes_rest=False, develops=False)
         command.add_arguments(sub)
     return parser
 

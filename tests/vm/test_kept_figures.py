@@ -53,7 +53,7 @@ def test_another_figure_is_noticed(percent: int) -> None:
 def test_moves_without_an_engine_are_as_they_were_kept() -> None:
     plan = migbench.Plan(("4K", "64K"), ("none",), runs=1)
     assert "--machine icount" in NO_ENGINE
-    measured = [row.as_json() for row in migbench.measure(plan, machine.get("icount")).rows]
+    measured = [row.as_json() for row in migbench.measure(plan, machine.get("icount"))[0]]
     kept = Kept().load("no-engine")["runs"]
     assert not differing(beside(measured, kept, ("folio_kib", "engine", "bytes")))
 

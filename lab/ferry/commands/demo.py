@@ -32,10 +32,10 @@ def run(args: argparse.Namespace) -> int:
     report.check_writable(target)
     for flavour in ("vanilla", "ferry"):
         kbuild.build(flavour)
-    measured = migbench.measure(PLAN, computer, store=provenance.store())
-    release = measured.kernels["ferry"]
-    title = f"{computer.cpus} emulated CPUs, {PLAN.size} per run from node 0 to node 1, Linux {release}"
-    result = as_json(measured, title) | {"headline": _on_the_server()}
+    measured, kernels = migbench.measure(PLAN, computer, store=provenance.store())
+    title = f"{computer.cpus} emulated CPUs, {PLAN.size} per run from node 0 to node 1"
+    origin = provenance.of_vms(computer, kernels)
+    result = as_json(measured, origin, f"{title}, Linux {kernels['ferry']}") | {"headline": _on_the_server()}
     report.Output(str(target)).tell(result)
     *_, written = page.write()
     print(f"{target}\n{written}")

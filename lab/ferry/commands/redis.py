@@ -41,7 +41,7 @@ def run(args: argparse.Namespace) -> int:
             "title": f"redis-server under load on one CPU, {what}",
             "profile": args.profile,
             "requests": plan.requests,
-            "cells": [measurement.as_json(plan) for measurement in measured],
+            "cells": measured,
         }
     )
     return 0

@@ -37,16 +37,16 @@ def run(args: argparse.Namespace) -> int:
     choose("engine", args.engines, tier.ENGINES)
     whole = len(args.applications) == len(tier.APPLICATIONS) and len(args.engines) == len(tier.ENGINES)
     output = report.output(args, paths.OUT / f"tier{'' if whole else '-part'}.json")
-    server, plan = profile.load(SERVER), tier.Plan()
+    server = profile.load(SERVER)
     computer = server.as_machine()
-    cells = tier.cells(plan, args.applications, args.engines)
-    measured, kernels = tier.measure(plan, computer, cells, provenance.store(args.anew))
+    cells = tier.cells(tier.Plan(), args.applications, args.engines)
+    measured, kernels = tier.measure(computer, cells, provenance.store(args.anew))
     output.tell(
         {
             "provenance": provenance.of_vms(computer, kernels),
             "title": f"two tiers on one CPU, virtual time. {tier.DISTANCE}",
             "profile": server.name,
-            "cells": tier.as_json(measured),
+            "cells": measured,
         }
     )
     return 0

@@ -11,7 +11,6 @@ nothing that a later run takes for done.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
@@ -133,7 +132,7 @@ def _release(description: Path) -> str:
 
 def _verify(package: Base, description: Path) -> None:
     """Compare the .dsc file with the checksum of its version; an unknown version is only noted."""
-    release, digest = _release(description), hashlib.sha256(description.read_bytes()).hexdigest()
+    release, digest = _release(description), files.contents(description)
     if release not in package.sha256:
         note(f"note: {package.package} {release} is new to Ferry, which knows {', '.join(package.sha256)}")
     elif digest != package.sha256[release]:

@@ -251,9 +251,7 @@ def _initramfs_command(
 ) -> list[str]:
     append = ["console=ttyS0", "loglevel=7", *KERNEL_ARGS, *machine.command_line, *job.kernel_args]
     return [
-        *(*machine.command(kvm), "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"),
-        *("-smp", machine.smp, "-m", machine.memory),
-        *machine.qemu_args(kvm),
+        *(*machine.bare(kvm), "-no-reboot"),
         *(job.plugin.words(folder) if job.plugin else ()),
         *(("-qmp", f"unix:{folder / CONTROL},server=on,wait=off") if job.controlled else ()),
         *("-kernel", str(kernel.image), "-initrd", str(folder / ROOT), "-append", " ".join(append)),
