@@ -9,7 +9,6 @@
 #include <errno.h>
 #include <numa.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 
 #define LISTS "/proc/sys/vm/percpu_pagelist_high_fraction"
@@ -31,24 +30,18 @@ static int compact_node(const struct bench *b)
 void compact_set_up(struct bench *b)
 {
 	long long free_bytes = 0;
-	int err;
 
 	numa_node_size64((int)b->opt.from, &free_bytes);
 	if (free_bytes / 3 < (long long)b->opt.bytes)
 		die(EXIT_CANNOT_RUN, "--call compact: node %lu has %lld bytes free, and needs three times --bytes",
 		    b->opt.from, free_bytes);
 	/* What is freed into a CPU's own lists is no place to move to */
-	err = setting_change(LISTS, SHORTEST);
-	if (err)
-		die(EXIT_CANNOT_RUN, "--call compact: " SHORTEST " > " LISTS ": %s; needs Linux 5.14 and root",
-		    strerror(-err));
+	if (setting_change(LISTS, SHORTEST))
+		die(EXIT_CANNOT_RUN, "--call compact: " SHORTEST " > " LISTS ": %m; needs Linux 5.14 and root");
 	/* What else is there, and where, would decide what has to move */
-	err = write_text(CACHES, "3");
-	if (!err)
-		err = compact_node(b);
-	if (err)
-		die(EXIT_CANNOT_RUN, "--call compact: %s and compact of node %lu: %s; needs root", CACHES,
-		    b->opt.from, strerror(-err));
+	if (write_text(CACHES, "3") || compact_node(b))
+		die(EXIT_CANNOT_RUN, "--call compact: %s and compact of node %lu: %m; needs root", CACHES,
+		    b->opt.from);
 	before = zalloc(b->mem.folios, sizeof(*before));
 	after = zalloc(b->mem.folios, sizeof(*after));
 }
@@ -63,7 +56,7 @@ void compact_filled(struct bench *b, size_t folio)
 void compact_prepare(struct bench *b)
 {
 	if (munmap(between, b->opt.bytes))
-		die(EXIT_CANNOT_RUN, "--call compact: munmap: %s", strerror(errno));
+		die(EXIT_CANNOT_RUN, "--call compact: munmap: %m");
 	lru_drain();
 	place_frames(b, before);
 }
@@ -72,7 +65,7 @@ int compact_move(struct bench *b, size_t first, size_t count)
 {
 	(void)first;
 	(void)count;
-	return compact_node(b);
+	return compact_node(b) ? -errno : 0;
 }
 
 size_t compact_moved(struct bench *b)

@@ -6,11 +6,9 @@
 #define _GNU_SOURCE
 #include "migbench.h"
 
-#include <errno.h>
 #include <numaif.h>
 #include <stdarg.h>
 #include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 #define DAMON "/sys/kernel/mm/damon/admin/kdamonds/"
@@ -38,16 +36,14 @@ static void set(const char *name, const char *fmt, ...)
 {
 	char path[256], value[32];
 	va_list args;
-	int err;
 
 	snprintf(path, sizeof(path), DAMON "%s", name);
 	va_start(args, fmt);
 	vsnprintf(value, sizeof(value), fmt, args);
 	va_end(args);
-	err = write_text(path, value);
-	if (err)
-		die(EXIT_CANNOT_RUN, "--call damon: '%s' > %s: %s; needs Linux 6.11, DAMON_PADDR, DAMON_SYSFS and root",
-		    value, path, strerror(-err));
+	if (write_text(path, value))
+		die(EXIT_CANNOT_RUN, "--call damon: '%s' > %s: %m; needs Linux 6.11, DAMON_PADDR, DAMON_SYSFS and root",
+		    value, path);
 }
 
 static void set_region(size_t run, uint64_t first, uint64_t end)

@@ -40,7 +40,6 @@ static const char *path_of(const char *file)
 void demote_set_up(struct bench *b)
 {
 	char text[128];
-	int err;
 
 	(void)b;
 	if (access(CGROUP "/cgroup.controllers", F_OK) &&
@@ -52,19 +51,12 @@ void demote_set_up(struct bench *b)
 	snprintf(group, sizeof(group), CGROUP "/migbench.%d", getpid());
 	write_text(CGROUP "/cgroup.subtree_control", "+memory");
 	if (mkdir(group, 0700))
-		die(EXIT_CANNOT_RUN, "--call demote: cannot make %s: %s; run as root", group,
-		    strerror(errno));
+		die(EXIT_CANNOT_RUN, "--call demote: cannot make %s: %m; run as root", group);
 	atexit(put_back);
-	err = write_text(path_of("cgroup.procs"), "0");
-	if (!err && access(path_of("memory.reclaim"), W_OK))
-		err = -errno;
-	if (err)
-		die(EXIT_CANNOT_RUN, "--call demote: %s: %s; needs Linux 5.19 with CONFIG_MEMCG",
-		    group, strerror(-err));
-	err = setting_change(DEMOTION, "1");
-	if (err)
-		die(EXIT_CANNOT_RUN, "--call demote: 1 > " DEMOTION ": %s; needs Linux 5.18",
-		    strerror(-err));
+	if (write_text(path_of("cgroup.procs"), "0") || access(path_of("memory.reclaim"), W_OK))
+		die(EXIT_CANNOT_RUN, "--call demote: %s: %m; needs Linux 5.19 with CONFIG_MEMCG", group);
+	if (setting_change(DEMOTION, "1"))
+		die(EXIT_CANNOT_RUN, "--call demote: 1 > " DEMOTION ": %m; needs Linux 5.18");
 }
 
 /* All of it at the cold end, in the order in which it is to be demoted. */
@@ -75,7 +67,7 @@ void demote_prepare(struct bench *b)
 	lru_drain();
 	for (i = 0; i < b->mem.folios; i++)
 		if (madvise(b->mem.addr[i], b->opt.folio_bytes, MADV_COLD))
-			die(EXIT_CANNOT_RUN, "--call demote: madvise: %s", strerror(errno));
+			die(EXIT_CANNOT_RUN, "--call demote: madvise: %m");
 	lru_drain();
 }
 
@@ -87,11 +79,9 @@ void demote_prepare(struct bench *b)
 int demote_move(struct bench *b, size_t first, size_t count)
 {
 	char text[32];
-	int err;
 
 	(void)first;
 	(void)count;
 	snprintf(text, sizeof(text), "%lu", b->opt.bytes);
-	err = write_text(path_of("memory.reclaim"), text);
-	return err == -EAGAIN ? 0 : err;
+	return write_text(path_of("memory.reclaim"), text) && errno != EAGAIN ? -errno : 0;
 }

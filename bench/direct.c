@@ -9,11 +9,9 @@
 #define _GNU_SOURCE
 #include "migbench.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <linux/aio_abi.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -30,15 +28,15 @@ void direct_set_up(const struct bench *b)
 	device = open(path, O_RDWR | O_DIRECT | O_CLOEXEC);
 	page = aligned_alloc(PAGE_BYTES, PAGE_BYTES);
 	if (device < 0 || !page)
-		die(EXIT_BAD_USAGE, "--direct-from %s: %s; name a block device that may be overwritten",
-		    path, strerror(errno));
+		die(EXIT_BAD_USAGE, "--direct-from %s: %m; name a block device that may be overwritten",
+		    path);
 	for (i = 0; i < b->mem.pages; i++) {
 		pattern_fill((char *)page, i, b->opt.seed);
 		for (w = 1; w < b->mem.touchers; w++)
 			page[(i + w) % (PAGE_BYTES / sizeof(*page))]++;
 		if (pwrite(device, page, PAGE_BYTES, (off_t)(i * PAGE_BYTES)) != PAGE_BYTES)
-			die(EXIT_CANNOT_RUN, "--direct-from %s: cannot write page %zu: %s", path,
-			    i, strerror(errno));
+			die(EXIT_CANNOT_RUN, "--direct-from %s: cannot write page %zu: %m",
+			    path, i);
 	}
 	free(page);
 }
@@ -52,7 +50,7 @@ struct direct *direct_open(void)
 	struct direct *d = zalloc(1, sizeof(*d));
 
 	if (syscall(SYS_io_setup, 1, &d->context))
-		die(EXIT_CANNOT_RUN, "--direct-from: io_setup: %s", strerror(errno));
+		die(EXIT_CANNOT_RUN, "--direct-from: io_setup: %m");
 	return d;
 }
 

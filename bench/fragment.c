@@ -8,7 +8,6 @@
 #include <errno.h>
 #include <numa.h>
 #include <numaif.h>
-#include <string.h>
 #include <sys/mman.h>
 
 /* Of so many pages that were allocated in a row one is kept */
@@ -32,18 +31,16 @@ void fragment(const struct bench *b)
 	base = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
 		    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (base == MAP_FAILED)
-		die(EXIT_CANNOT_RUN, "--fragmented: mmap of %zu bytes: %s", bytes,
-		    strerror(errno));
+		die(EXIT_CANNOT_RUN, "--fragmented: mmap of %zu bytes: %m", bytes);
 	/* EINVAL: a kernel without huge pages. What is reserved is left: no OOM. */
 	if (madvise(base, bytes, MADV_NOHUGEPAGE) && errno != EINVAL)
-		die(EXIT_CANNOT_RUN, "--fragmented: madvise: %s", strerror(errno));
+		die(EXIT_CANNOT_RUN, "--fragmented: madvise: %m");
 	if (mbind(base, bytes, MPOL_PREFERRED, node->maskp, node->size + 1, 0))
-		die(EXIT_CANNOT_RUN, "--fragmented: mbind to node %lu: %s", b->opt.to,
-		    strerror(errno));
+		die(EXIT_CANNOT_RUN, "--fragmented: mbind to node %lu: %m", b->opt.to);
 	for (at = 0; at < bytes; at += PAGE_BYTES)
 		base[at] = 1;
 	for (at = 0; at < bytes; at += KEEP_BYTES)
 		if (madvise(base + at + PAGE_BYTES, KEEP_BYTES - PAGE_BYTES, MADV_DONTNEED))
-			die(EXIT_CANNOT_RUN, "--fragmented: madvise: %s", strerror(errno));
+			die(EXIT_CANNOT_RUN, "--fragmented: madvise: %m");
 	numa_bitmask_free(node);
 }

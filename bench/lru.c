@@ -5,9 +5,7 @@
 #define _GNU_SOURCE
 #include "migbench.h"
 
-#include <errno.h>
 #include <sched.h>
-#include <string.h>
 #include <sys/mman.h>
 
 /* madvise(MADV_COLD) drains the cache of the CPU it is on, first of all. */
@@ -15,17 +13,15 @@ void lru_drain(void)
 {
 	void *page = mmap(NULL, PAGE_BYTES, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	int err = page == MAP_FAILED, cpu;
-	cpu_set_t home, one;
+	cpu_set_t home;
 
 	err |= sched_getaffinity(0, sizeof(home), &home);
 	for (cpu = 0; !err && cpu < CPU_SETSIZE; cpu++) {
 		if (!CPU_ISSET((size_t)cpu, &home))
 			continue;
-		CPU_ZERO(&one);
-		CPU_SET((size_t)cpu, &one);
-		err = sched_setaffinity(0, sizeof(one), &one) ||
-		      madvise(page, PAGE_BYTES, MADV_COLD);
+		pin(cpu);
+		err = madvise(page, PAGE_BYTES, MADV_COLD);
 	}
 	if (err || sched_setaffinity(0, sizeof(home), &home) || munmap(page, PAGE_BYTES))
-		die(EXIT_CANNOT_RUN, "cannot drain the LRU caches: %s", strerror(errno));
+		die(EXIT_CANNOT_RUN, "cannot drain the LRU caches: %m");
 }

@@ -53,7 +53,7 @@ static char *reserve(size_t bytes, size_t align)
 	size_t skip;
 
 	if (base == MAP_FAILED)
-		die(EXIT_CANNOT_RUN, "mmap of %zu bytes: %s", bytes, strerror(errno));
+		die(EXIT_CANNOT_RUN, "mmap of %zu bytes: %m", bytes);
 	skip = -(uintptr_t)base % align;
 	if (skip)
 		munmap(base, skip);
@@ -74,11 +74,11 @@ static int fill_file(const struct options *opt)
 	size_t at, page;
 
 	if (fd < 0)
-		die(EXIT_BAD_USAGE, "--file %s: %s; name a new file in a writable directory",
-		    opt->file, strerror(errno));
+		die(EXIT_BAD_USAGE, "--file %s: %m; name a new file in a writable directory",
+		    opt->file);
 	errno = 0;
 	if (unlink(opt->file))
-		die(EXIT_CANNOT_RUN, "--file %s: unlink: %s", opt->file, strerror(errno));
+		die(EXIT_CANNOT_RUN, "--file %s: unlink: %m", opt->file);
 	for (at = 0; at < opt->bytes; at += opt->folio_bytes) {
 		for (page = 0; page < opt->folio_bytes; page += PAGE_BYTES)
 			pattern_fill(folio + page, (at + page) / PAGE_BYTES, opt->seed);
@@ -88,7 +88,7 @@ static int fill_file(const struct options *opt)
 			    errno ? strerror(errno) : "filesystem full");
 	}
 	if (fsync(fd))
-		die(EXIT_CANNOT_RUN, "--file %s: fsync: %s", opt->file, strerror(errno));
+		die(EXIT_CANNOT_RUN, "--file %s: fsync: %m", opt->file);
 	free(folio);
 	return fd;
 }
@@ -106,14 +106,14 @@ static void map(const struct bench *b, int fd, char *base, size_t bytes)
 	flags |= fd < 0 ? MAP_ANONYMOUS : 0;
 	flags |= hugetlb ? MAP_HUGETLB | __builtin_ctzl(opt->folio_bytes) << MAP_HUGE_SHIFT : 0;
 	if (mmap(base, bytes, PROT_READ | PROT_WRITE, flags, fd, 0) == MAP_FAILED)
-		die(EXIT_CANNOT_RUN, "mmap of %zu bytes: %s", bytes, strerror(errno));
+		die(EXIT_CANNOT_RUN, "mmap of %zu bytes: %m", bytes);
 	/* EINVAL: a kernel without huge pages, which has nothing to advise */
 	if (!hugetlb && madvise(base, bytes, advice) &&
 	    (errno != EINVAL || advice == MADV_HUGEPAGE))
-		die(EXIT_CANNOT_RUN, "madvise: %s", strerror(errno));
+		die(EXIT_CANNOT_RUN, "madvise: %m");
 	/* a policy of its own also keeps NUMA balancing away */
 	if (mbind(base, bytes, MPOL_BIND, from->maskp, from->size + 1, 0))
-		die(EXIT_CANNOT_RUN, "mbind to node %lu: %s", opt->from, strerror(errno));
+		die(EXIT_CANNOT_RUN, "mbind to node %lu: %m", opt->from);
 }
 
 /* More memory like it. */
@@ -134,7 +134,7 @@ void memory_forget_policy(const struct bench *b)
 	for (i = 0; i < mem->pages; i += mem->share_pages)
 		if (mbind(memory_page(b, i), mem->share_pages * PAGE_BYTES, MPOL_DEFAULT,
 			  NULL, 0, 0))
-			die(EXIT_CANNOT_RUN, "mbind: %s", strerror(errno));
+			die(EXIT_CANNOT_RUN, "mbind: %m");
 }
 
 static void confirm(struct bench *b)
@@ -190,8 +190,7 @@ void memory_renew(struct bench *b)
 	size_t i;
 
 	if (set_mempolicy(MPOL_BIND, from->maskp, from->size + 1))
-		die(EXIT_CANNOT_RUN, "set_mempolicy to node %lu: %s", opt->from,
-		    strerror(errno));
+		die(EXIT_CANNOT_RUN, "set_mempolicy to node %lu: %m", opt->from);
 	if (memory_is_file(opt))
 		fd = fill_file(opt);
 	for (i = 0; i < mem->pages; i += mem->share_pages)
@@ -199,7 +198,7 @@ void memory_renew(struct bench *b)
 	for (i = 0; i < mem->folios; i++)
 		fill(b, fd, i);
 	if (set_mempolicy(MPOL_DEFAULT, NULL, 0))
-		die(EXIT_CANNOT_RUN, "set_mempolicy: %s", strerror(errno));
+		die(EXIT_CANNOT_RUN, "set_mempolicy: %m");
 	if (fd >= 0)
 		close(fd);
 	memset(mem->touches, 0, mem->pages * mem->touchers * sizeof(*mem->touches));

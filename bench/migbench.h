@@ -13,6 +13,8 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "common.h"
+
 #if !__has_include(<numa.h>)
 #error "numa.h is missing: apt-get install libnuma-dev"
 #endif
@@ -21,13 +23,6 @@ struct bitmask;	/* libnuma's */
 
 #define PAGE_BYTES 4096UL
 #define NODE_AUTO (~0UL)
-
-enum exit_code {
-	EXIT_PASSED = 0,
-	EXIT_CHECK_FAILED = 1,
-	EXIT_BAD_USAGE = 2,
-	EXIT_CANNOT_RUN = 4,
-};
 
 /* What the user asked for; options.c fills it from its table. */
 struct options {
@@ -86,9 +81,9 @@ struct counts {
 	uint64_t shootdowns;
 };
 
-/* How long writes took; 0 if there were none */
-struct waits {
-	uint64_t writes;
+/* How long something took each time; 0 if it never happened */
+struct spread {
+	uint64_t count;
 	double p50_us, p99_us, longest_us;
 };
 
@@ -149,14 +144,10 @@ struct bench {
 };
 
 /* util.c */
-void die(enum exit_code code, const char *fmt, ...)
-	__attribute__((noreturn, format(printf, 2, 3)));
 void fail(struct bench *b, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
-void *zalloc(size_t count, size_t size);
-int read_text(const char *path, char *text, size_t size);
 int write_text(const char *path, const char *text);
-uint64_t clock_ns(int clock);
+void pin(int cpu);
 void samples_add(struct samples *s, double value);
 double samples_percentile(struct samples *s, double percent);
 void signals_hold(void);
@@ -198,9 +189,9 @@ void place_frames(const struct bench *b, uint64_t *frame);
 size_t place_wrong_folios(struct bench *b, size_t *first_wrong);
 
 /* setting.c: the kernel's, put back at exit */
+int setting_read(const char *path, char *value, size_t size);
 int setting_change(const char *path, const char *value);
 void setting_restore(const char *path);
-unsigned long vmstat(const char *name);
 
 /* damon.c, promote.c, demote.c, compact.c: callers that are no system calls */
 void damon_prepare(struct bench *b);
@@ -248,7 +239,7 @@ struct counts counts_read(void);
 void writers_start(struct bench *b);
 void writers_stop(struct bench *b);
 void writers_forget(struct bench *b);
-struct waits writers_waits(const struct bench *b);
+struct spread writers_waits(const struct bench *b);
 
 /* direct.c */
 struct direct;

@@ -35,16 +35,6 @@ static int move_share(struct bench *b, size_t first, size_t count)
 	return 0;
 }
 
-static void pin(int cpu)
-{
-	cpu_set_t set;
-
-	CPU_ZERO(&set);
-	CPU_SET((size_t)cpu, &set);
-	if (sched_setaffinity(0, sizeof(set), &set))
-		die(EXIT_CANNOT_RUN, "cannot run on CPU %d: %s", cpu, strerror(errno));
-}
-
 static void *mover_main(void *arg)
 {
 	struct mover *m = arg;
@@ -86,7 +76,7 @@ void movers_run(struct bench *b, struct run *run)
 	cpu_set_t home;
 
 	if (sched_getaffinity(0, sizeof(home), &home))
-		die(EXIT_CANNOT_RUN, "sched_getaffinity: %s", strerror(errno));
+		die(EXIT_CANNOT_RUN, "sched_getaffinity: %m");
 	if (b->call->prepare)
 		b->call->prepare(b);
 	pthread_barrier_init(&start, NULL, (unsigned int)threads);
@@ -105,7 +95,7 @@ void movers_run(struct bench *b, struct run *run)
 	for (i = 1; i < threads; i++)
 		pthread_join(movers[i].thread, NULL);
 	if (b->cpus && sched_setaffinity(0, sizeof(home), &home))
-		die(EXIT_CANNOT_RUN, "sched_setaffinity: %s", strerror(errno));
+		die(EXIT_CANNOT_RUN, "sched_setaffinity: %m");
 	if (b->call->finish)
 		b->call->finish();
 	*run = (struct run){ 0 };

@@ -91,7 +91,7 @@ static void help(void)
 {
 	const struct row *r;
 
-	puts("migbench " MIGBENCH_VERSION
+	puts("migbench " VERSION
 	     ": moves memory between NUMA nodes, times it, and verifies every byte.\n"
 	     "\n"
 	     "usage: migbench [OPTION VALUE | OPTION=VALUE]...\n");
@@ -300,7 +300,7 @@ void options_parse(struct options *opt, int argc, char **argv)
 		if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h"))
 			help();
 		if (!strcmp(argv[i], "--version")) {
-			puts("migbench " MIGBENCH_VERSION);
+			puts("migbench " VERSION);
 			exit(EXIT_PASSED);
 		}
 		r = find(argv[i]);

@@ -9,11 +9,7 @@
 
 static uint64_t word_at(uint64_t index, uint64_t seed)
 {
-	uint64_t x = (seed << 1 | 1) * 0x9e3779b97f4a7c15 + index;
-
-	x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9;
-	x = (x ^ x >> 27) * 0x94d049bb133111eb;
-	return x ^ x >> 31;
+	return hash_of((seed << 1 | 1) * 0x9e3779b97f4a7c15 + index);
 }
 
 void pattern_fill(char *page, size_t page_index, uint64_t seed)

@@ -3,10 +3,8 @@
 #define _GNU_SOURCE
 #include "migbench.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <numaif.h>
-#include <string.h>
 #include <unistd.h>
 
 #define BLOCK 4096		/* pages asked for at once */
@@ -27,8 +25,7 @@ size_t place_count(struct bench *b, unsigned long node)
 		for (i = 0; i < count; i++)
 			addr[i] = memory_page(b, page + i);
 		if (move_pages(0, count, addr, NULL, status, 0))
-			die(EXIT_CANNOT_RUN, "move_pages cannot tell the nodes of pages: %s",
-			    strerror(errno));
+			die(EXIT_CANNOT_RUN, "move_pages cannot tell the nodes of pages: %m");
 		for (i = 0; i < count; i++)
 			there += status[i] == (int)node;
 	}

@@ -6,10 +6,8 @@
 #define _GNU_SOURCE
 #include "migbench.h"
 
-#include <errno.h>
 #include <sched.h>
 #include <stdlib.h>
-#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -45,45 +43,35 @@ static void wait_until_hidden(const struct bench *b, unsigned long before)
 	} while (hidden < b->mem.pages);
 }
 
-static void run_on(const cpu_set_t *cpus)
-{
-	if (sched_setaffinity(0, sizeof(*cpus), cpus))
-		die(EXIT_CANNOT_RUN, "--call promote: sched_setaffinity: %s", strerror(errno));
-}
-
 /*
  * The first CPU counts jiffies as a rule, and the kernel waits for some of them.
  * Where virtual CPUs take turns it counts too few while another one is busy.
  */
 static void wait_on_first_cpu(const struct bench *b, unsigned long before)
 {
-	cpu_set_t home, first;
+	cpu_set_t home;
 	int cpu = 0;
 
 	if (sched_getaffinity(0, sizeof(home), &home))
-		die(EXIT_CANNOT_RUN, "--call promote: sched_getaffinity: %s", strerror(errno));
+		die(EXIT_CANNOT_RUN, "--call promote: sched_getaffinity: %m");
 	while (!CPU_ISSET((size_t)cpu, &home))
 		cpu++;
-	CPU_ZERO(&first);
-	CPU_SET((size_t)cpu, &first);
-	run_on(&first);
+	pin(cpu);
 	wait_until_hidden(b, before);
-	run_on(&home);
+	if (sched_setaffinity(0, sizeof(home), &home))
+		die(EXIT_CANNOT_RUN, "--call promote: sched_setaffinity: %m");
 }
 
 void promote_prepare(struct bench *b)
 {
 	unsigned long before = vmstat("numa_pte_updates");
-	int err;
 
 	lru_drain();
 	memory_forget_policy(b);
 	/* A new mapping is left alone for so long; a kernel may have no such file */
 	setting_change(SCAN_DELAY, "1");
-	err = setting_change(BALANCING, TIERING);
-	if (err)
-		die(EXIT_CANNOT_RUN, "--call promote: " TIERING " > " BALANCING ": %s; needs CONFIG_NUMA_BALANCING and root",
-		    strerror(-err));
+	if (setting_change(BALANCING, TIERING))
+		die(EXIT_CANNOT_RUN, "--call promote: " TIERING " > " BALANCING ": %m; needs CONFIG_NUMA_BALANCING and root");
 	wait_on_first_cpu(b, before);
 	/* It is also how often a new thread looks at all again */
 	setting_restore(SCAN_DELAY);

@@ -2,7 +2,6 @@
 /* What was found, for people and for programs. */
 #include "migbench.h"
 
-#include <errno.h>
 #include <math.h>
 #include <string.h>
 #include <sys/utsname.h>
@@ -25,8 +24,21 @@ void report_open(const struct options *opt)
 		return;
 	json_file = strcmp(opt->json, "-") ? fopen(opt->json, "we") : stdout;
 	if (!json_file)
-		die(EXIT_BAD_USAGE, "--json %s: %s; name a file that can be written, or -",
-		    opt->json, strerror(errno));
+		die(EXIT_BAD_USAGE, "--json %s: %m; name a file that can be written, or -",
+		    opt->json);
+}
+
+static double median(struct samples *s)
+{
+	return samples_percentile(s, 50);
+}
+
+static struct spread spread_of(struct samples *s)
+{
+	return (struct spread){
+		.p50_us = median(s), .p99_us = samples_percentile(s, 99),
+		.longest_us = samples_percentile(s, 100), .count = s->count,
+	};
 }
 
 /* Runs that moved nothing (--null) have no rates. */
@@ -43,8 +55,7 @@ static void summarise(struct bench *b, struct summary *s)
 			continue;
 		samples_add(&s->gbps, pages * PAGE_BYTES / (double)r->ns);
 		samples_add(&s->cpu_ns_per_page, (double)r->cpu_ns / pages);
-		samples_add(&s->ns_per_folio,
-			    (double)r->ns / folios);
+		samples_add(&s->ns_per_folio, (double)r->ns / folios);
 		samples_add(&s->faults_per_folio, (double)r->counts.minor_faults / folios);
 		samples_add(&s->shootdowns_per_folio, (double)r->counts.shootdowns / folios);
 	}
@@ -72,7 +83,7 @@ static void json_setting(struct json *j, const struct bench *b)
 
 	uname(&name);
 	json_text(j, "tool", "migbench");
-	json_text(j, "version", MIGBENCH_VERSION);
+	json_text(j, "version", VERSION);
 	json_open(j, "command", '[');
 	for (i = 0; i < opt->argc; i++)
 		json_text(j, NULL, opt->argv[i]);
@@ -118,66 +129,52 @@ static void json_runs(struct json *j, struct bench *b, struct summary *s)
 	json_close(j, ']');
 	if (!s->gbps.count)
 		return;
-	json_real(j, "gbps", samples_percentile(&s->gbps, 50));
+	json_real(j, "gbps", median(&s->gbps));
 	json_real(j, "gbps_min", samples_percentile(&s->gbps, 0));
 	json_real(j, "gbps_max", samples_percentile(&s->gbps, 100));
-	json_real(j, "cpu_ns_per_page", samples_percentile(&s->cpu_ns_per_page, 50));
-	json_real(j, "ns_per_folio", samples_percentile(&s->ns_per_folio, 50));
-	json_real(j, "minor_faults_per_folio", samples_percentile(&s->faults_per_folio, 50));
-	json_real(j, "tlb_shootdowns_per_folio",
-		  samples_percentile(&s->shootdowns_per_folio, 50));
+	json_real(j, "cpu_ns_per_page", median(&s->cpu_ns_per_page));
+	json_real(j, "ns_per_folio", median(&s->ns_per_folio));
+	json_real(j, "minor_faults_per_folio", median(&s->faults_per_folio));
+	json_real(j, "tlb_shootdowns_per_folio", median(&s->shootdowns_per_folio));
+}
+
+/* Null where nothing was timed */
+static void json_spread(struct json *j, const char *key, struct spread s)
+{
+	json_open(j, key, '{');
+	json_real(j, "p50", s.count ? s.p50_us : NAN);
+	json_real(j, "p99", s.count ? s.p99_us : NAN);
+	json_real(j, "max", s.count ? s.longest_us : NAN);
+	json_count(j, "samples", s.count);
+	json_close(j, '}');
 }
 
 static void json_extras(struct json *j, struct bench *b)
 {
-	bool bad = b->latency_void;
-
 	if (b->failed)
 		return;		/* cut short: nothing to go by */
 	if (b->opt.latency) {
-		struct samples *away = &b->inaccessible_us;
+		struct spread none = { 0 };
 
-		json_real(j, "first_folio_us",
-			  bad ? NAN : samples_percentile(&b->first_folio_us, 50));
-		json_open(j, "inaccessible_us", '{');
-		json_real(j, "p50", bad ? NAN : samples_percentile(away, 50));
-		json_real(j, "p99", bad ? NAN : samples_percentile(away, 99));
-		json_real(j, "max", bad ? NAN : samples_percentile(away, 100));
-		json_count(j, "samples", bad ? 0 : away->count);
-		json_close(j, '}');
+		json_real(j, "first_folio_us", b->latency_void ? NAN : median(&b->first_folio_us));
+		json_spread(j, "inaccessible_us",
+			    b->latency_void ? none : spread_of(&b->inaccessible_us));
 	}
 	if (b->opt.access) {
 		json_open(j, "access", '{');
-		json_real(j, "uncached_cycles_per_page",
-			  samples_percentile(&b->uncached_cycles, 50));
-		json_real(j, "cached_cycles_per_page",
-			  samples_percentile(&b->cached_cycles, 50));
-		json_real(j, "post_move_cycles_per_page",
-			  samples_percentile(&b->post_move_cycles, 50));
+		json_real(j, "uncached_cycles_per_page", median(&b->uncached_cycles));
+		json_real(j, "cached_cycles_per_page", median(&b->cached_cycles));
+		json_real(j, "post_move_cycles_per_page", median(&b->post_move_cycles));
 		json_close(j, '}');
 	}
-	if (b->opt.writers) {
-		struct waits waits = writers_waits(b);
-
-		json_open(j, "write_wait_us", '{');
-		json_real(j, "p50", waits.writes ? waits.p50_us : NAN);
-		json_real(j, "p99", waits.writes ? waits.p99_us : NAN);
-		json_real(j, "max", waits.writes ? waits.longest_us : NAN);
-		json_count(j, "samples", waits.writes);
-		json_close(j, '}');
-	}
-	if (b->opt.faults) {
-		json_open(j, "fault_us", '{');
-		json_real(j, "p50", samples_percentile(&b->fault_us, 50));
-		json_real(j, "p99", samples_percentile(&b->fault_us, 99));
-		json_real(j, "max", samples_percentile(&b->fault_us, 100));
-		json_count(j, "samples", b->fault_us.count);
-		json_close(j, '}');
-	}
+	if (b->opt.writers)
+		json_spread(j, "write_wait_us", writers_waits(b));
+	if (b->opt.faults)
+		json_spread(j, "fault_us", spread_of(&b->fault_us));
 	if (b->opt.stall) {
 		json_open(j, "stall", '{');
 		json_real(j, "worst_us", samples_percentile(&b->stall_us, 100));
-		json_real(j, "median_of_worst_us", samples_percentile(&b->stall_us, 50));
+		json_real(j, "median_of_worst_us", median(&b->stall_us));
 		json_count(j, "touches", b->stall_touches);
 		json_close(j, '}');
 	}
@@ -197,7 +194,7 @@ static void write_json(struct bench *b, struct summary *s)
 	json_close(&j, '}');
 	fputc('\n', json_file);
 	if (fflush(json_file) || ferror(json_file))
-		die(EXIT_CANNOT_RUN, "--json %s: %s", b->opt.json, strerror(errno));
+		die(EXIT_CANNOT_RUN, "--json %s: %m", b->opt.json);
 }
 
 static void table_setting(const struct bench *b)
@@ -206,7 +203,7 @@ static void table_setting(const struct bench *b)
 	struct utsname name;
 
 	uname(&name);
-	printf("migbench %s on Linux %s, seed %lu\n", MIGBENCH_VERSION, name.release,
+	printf("migbench %s on Linux %s, seed %lu\n", VERSION, name.release,
 	       opt->seed);
 	printf("%s, %s memory, %.6g MiB in %zu folios of %lu KiB (%s), node %lu to %lu\n",
 	       b->call->name, opt->memory, (double)opt->bytes / MIB, b->mem.folios,
@@ -236,15 +233,12 @@ static void table_runs(struct bench *b, struct summary *s)
 		return;
 	}
 	printf("  throughput         %.3f GB/s (%.3f to %.3f, %zu runs)\n",
-	       samples_percentile(&s->gbps, 50), samples_percentile(&s->gbps, 0),
+	       median(&s->gbps), samples_percentile(&s->gbps, 0),
 	       samples_percentile(&s->gbps, 100), s->gbps.count);
-	printf("  wall time          %.3f us per folio\n",
-	       samples_percentile(&s->ns_per_folio, 50) / 1000);
-	printf("  caller's CPU time  %.0f ns per 4 KiB page\n",
-	       samples_percentile(&s->cpu_ns_per_page, 50));
+	printf("  wall time          %.3f us per folio\n", median(&s->ns_per_folio) / 1000);
+	printf("  caller's CPU time  %.0f ns per 4 KiB page\n", median(&s->cpu_ns_per_page));
 	printf("  per folio          %.3g minor faults, %.3g TLB shootdowns\n",
-	       samples_percentile(&s->faults_per_folio, 50),
-	       samples_percentile(&s->shootdowns_per_folio, 50));
+	       median(&s->faults_per_folio), median(&s->shootdowns_per_folio));
 	for (i = 0; i < b->runs_done; i++) {
 		left += b->mem.pages - b->runs[i].moved_pages;
 		split += b->runs[i].split_folios;
@@ -253,41 +247,35 @@ static void table_runs(struct bench *b, struct summary *s)
 		printf("  not moved          %zu pages left behind, %zu folios split\n", left, split);
 }
 
+static void table_spread(const char *title, struct spread s, const char *what)
+{
+	printf("  %-19sp50 %.1f, p99 %.1f, max %.1f us (%lu %s)\n", title, s.p50_us, s.p99_us,
+	       s.longest_us, s.count, what);
+}
+
 static void table_extras(struct bench *b)
 {
-	struct samples *away = &b->inaccessible_us;
-
 	if (b->failed)
 		return;
-	if (b->opt.latency && b->latency_void)
+	if (b->opt.latency && b->latency_void) {
 		printf("  latency            not known: %s\n", b->latency_void);
-	else if (b->opt.latency)
-		printf("  first folio        %.1f us\n"
-		       "  inaccessible       p50 %.1f, p99 %.1f, max %.1f us (%zu samples)\n",
-		       samples_percentile(&b->first_folio_us, 50),
-		       samples_percentile(away, 50), samples_percentile(away, 99),
-		       samples_percentile(away, 100), away->count);
+	} else if (b->opt.latency) {
+		printf("  first folio        %.1f us\n", median(&b->first_folio_us));
+		table_spread("inaccessible", spread_of(&b->inaccessible_us), "samples");
+	}
 	if (b->opt.access)
 		printf("  cycles per page    %.0f read uncached, %.0f cached, %.0f after the move\n",
-		       samples_percentile(&b->uncached_cycles, 50),
-		       samples_percentile(&b->cached_cycles, 50),
-		       samples_percentile(&b->post_move_cycles, 50));
-	if (b->opt.writers) {
-		struct waits waits = writers_waits(b);
-
-		printf("  %s     p50 %.1f, p99 %.1f, max %.1f us (%lu writes)\n",
-		       b->opt.direct_from ? "direct reads'" : "writers' waits",
-		       waits.p50_us, waits.p99_us, waits.longest_us, waits.writes);
-	}
+		       median(&b->uncached_cycles), median(&b->cached_cycles),
+		       median(&b->post_move_cycles));
+	if (b->opt.writers)
+		table_spread(b->opt.direct_from ? "direct reads'" : "writers' waits",
+			     writers_waits(b), "writes");
 	if (b->opt.faults)
-		printf("  touches            p50 %.1f, p99 %.1f, max %.1f us (%zu of them)\n",
-		       samples_percentile(&b->fault_us, 50),
-		       samples_percentile(&b->fault_us, 99),
-		       samples_percentile(&b->fault_us, 100), b->fault_us.count);
+		table_spread("touches", spread_of(&b->fault_us), "of them");
 	if (b->opt.stall)
 		printf("  worst stall        %.1f us (%.1f in the median run, %lu touches)\n",
-		       samples_percentile(&b->stall_us, 100),
-		       samples_percentile(&b->stall_us, 50), b->stall_touches);
+		       samples_percentile(&b->stall_us, 100), median(&b->stall_us),
+		       b->stall_touches);
 }
 
 static void write_table(struct bench *b, struct summary *s)

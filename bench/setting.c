@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 /* Settings of the kernel that a caller needs. What has to be changed is put back
- * at exit. And the kernel's counters.
+ * at exit.
  */
 #include "migbench.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define CHANGES_MAX 8
+#define CHANGES_MAX 16
 
 static struct change {
 	char path[128];
@@ -36,18 +36,31 @@ static struct change *find(const char *path)
 	return c;
 }
 
-/* Return: 0 or -errno. */
+/* What a file says; of several words the one in [brackets]. Return: 0, or -1 with errno. */
+int setting_read(const char *path, char *value, size_t size)
+{
+	char text[256], *begin, *end;
+
+	if (read_text(path, text, sizeof(text)))
+		return -1;
+	begin = strchr(text, '[');
+	end = begin ? strchr(begin, ']') : NULL;
+	if (end)
+		*end = '\0';
+	snprintf(value, size, "%s", end ? begin + 1 : text);
+	return 0;
+}
+
+/* Return: 0, or -1 with errno. */
 int setting_change(const char *path, const char *value)
 {
 	struct change *c = find(path);
 	char before[32];
-	int err;
 
-	err = read_text(path, before, sizeof(before));
-	if (!err)
-		err = write_text(path, value);
-	if (err || c < changes + changes_made)
-		return err;
+	if (setting_read(path, before, sizeof(before)) || write_text(path, value))
+		return -1;
+	if (c < changes + changes_made)
+		return 0;
 	if (changes_made == CHANGES_MAX)
 		die(EXIT_CANNOT_RUN, "%s: too many settings to keep", path);
 	if (!changes_made++)
@@ -64,20 +77,4 @@ void setting_restore(const char *path)
 
 	if (c < changes + changes_made)
 		put_back(c);
-}
-
-unsigned long vmstat(const char *name)
-{
-	size_t length = strlen(name);
-	static char text[16384];
-	const char *line = text;
-
-	if (read_text("/proc/vmstat", text, sizeof(text)))
-		die(EXIT_CANNOT_RUN, "cannot read /proc/vmstat");
-	for (; line; line = strchr(line, '\n')) {
-		line += *line == '\n';
-		if (!strncmp(line, name, length) && line[length] == ' ')
-			return strtoul(line + length, NULL, 10);
-	}
-	die(EXIT_CANNOT_RUN, "/proc/vmstat has no %s", name);
 }

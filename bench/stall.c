@@ -37,10 +37,7 @@ static void *probe_main(void *arg)
 	uint64_t x = b->opt.seed * 2 + 1;
 
 	while (!atomic_load_explicit(&probe.stop, memory_order_relaxed)) {
-		x ^= x << 13;
-		x ^= x >> 7;
-		x ^= x << 17;
-		touch(b, x % b->mem.pages);
+		touch(b, random_next(&x) % b->mem.pages);
 		atomic_fetch_add_explicit(&probe.touches, 1, memory_order_relaxed);
 	}
 	return NULL;

@@ -7,7 +7,6 @@
 #include "migbench.h"
 
 #include <dirent.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -52,11 +51,8 @@ static const char *path_of(const char *file)
 
 static void set(const char *file, const char *text)
 {
-	int err = write_text(path_of(file), text);
-
-	if (err)
-		die(EXIT_CANNOT_RUN, "--latency: cannot write %s to %s: %s", text,
-		    path_of(file), strerror(-err));
+	if (write_text(path_of(file), text))
+		die(EXIT_CANNOT_RUN, "--latency: cannot write %s to %s: %m", text, path_of(file));
 }
 
 static void remove_instance(void)
@@ -74,8 +70,8 @@ static void make_instance(void)
 		mounted = true;
 	snprintf(instance, sizeof(instance), TRACEFS "/instances/migbench.%d", getpid());
 	if (mkdir(instance, 0700))
-		die(EXIT_CANNOT_RUN, "--latency: cannot make %s: %s; it needs root and a kernel with CONFIG_EVENT_TRACING",
-		    instance, strerror(errno));
+		die(EXIT_CANNOT_RUN, "--latency: cannot make %s: %m; it needs root and a kernel with CONFIG_EVENT_TRACING",
+		    instance);
 	atexit(remove_instance);
 }
 
@@ -240,8 +236,7 @@ static void read_cpu(struct trace_log *log, const char *cpu)
 	snprintf(file, sizeof(file), "per_cpu/%s/trace_pipe_raw", cpu);
 	fd = open(path_of(file), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
 	if (fd < 0)
-		die(EXIT_CANNOT_RUN, "--latency: cannot open %s: %s", path_of(file),
-		    strerror(errno));
+		die(EXIT_CANNOT_RUN, "--latency: cannot open %s: %m", path_of(file));
 	while ((got = read(fd, page, sizeof(page))) > HEADER_BYTES)
 		decode_page(log, page, (size_t)got);
 	close(fd);

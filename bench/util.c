@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-/* What every part needs: to stop with one clear line, to read and write small
- * files, a clock, samples, and signals that arrive only between two runs.
+/* What every part needs: to say that a check did not hold, to read and write small
+ * files, samples, and signals that arrive only between two runs.
  */
 #define _GNU_SOURCE
 #include "migbench.h"
@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -16,19 +17,6 @@
 #include <unistd.h>
 
 static sigset_t held;
-
-void die(enum exit_code code, const char *fmt, ...)
-{
-	va_list args;
-
-	fflush(stdout);
-	fputs("migbench: ", stderr);
-	va_start(args, fmt);
-	vfprintf(stderr, fmt, args);
-	va_end(args);
-	fputc('\n', stderr);
-	exit(code);
-}
 
 /* A check did not hold: say so, measure no more, but still write the report. */
 void fail(struct bench *b, const char *fmt, ...)
@@ -43,56 +31,29 @@ void fail(struct bench *b, const char *fmt, ...)
 	b->failed = true;
 }
 
-void *zalloc(size_t count, size_t size)
-{
-	void *p = calloc(count, size);
-
-	if (!p)
-		die(EXIT_CANNOT_RUN, "no memory for %zu x %zu bytes", count, size);
-	return p;
-}
-
-/* The first @size - 1 bytes of a file, without the newline at its end. */
-int read_text(const char *path, char *text, size_t size)
-{
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
-	ssize_t got;
-
-	if (fd < 0)
-		return -errno;
-	got = read(fd, text, size - 1);
-	if (got < 0)
-		got = -errno;
-	close(fd);
-	if (got < 0)
-		return (int)got;
-	while (got && text[got - 1] == '\n')
-		got--;
-	text[got] = '\0';
-	return 0;
-}
-
+/* Return: 0, or -1 with errno. */
 int write_text(const char *path, const char *text)
 {
 	int fd = open(path, O_WRONLY | O_TRUNC | O_CLOEXEC);
-	size_t length = strlen(text);
-	int err = 0;
+	ssize_t length = (ssize_t)strlen(text);
+	bool whole;
 
 	if (fd < 0)
-		return -errno;
-	if (length && write(fd, text, length) != (ssize_t)length)
-		err = -errno;
+		return -1;
+	whole = !length || write(fd, text, (size_t)length) == length;
 	close(fd);
-	return err;
+	return whole ? 0 : -1;
 }
 
-uint64_t clock_ns(int clock)
+/* This thread on one CPU alone */
+void pin(int cpu)
 {
-	struct timespec now;
+	cpu_set_t set;
 
-	if (clock_gettime(clock, &now))
-		die(EXIT_CANNOT_RUN, "clock_gettime: %s", strerror(errno));
-	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+	CPU_ZERO(&set);
+	CPU_SET((size_t)cpu, &set);
+	if (sched_setaffinity(0, sizeof(set), &set))
+		die(EXIT_CANNOT_RUN, "cannot run on CPU %d: %m", cpu);
 }
 
 void samples_add(struct samples *s, double value)

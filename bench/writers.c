@@ -73,10 +73,7 @@ static void write_word(struct writer *w)
 	size_t pages = b->mem.pages * b->opt.write_share / 100, page;
 	uint64_t ns;
 
-	w->random ^= w->random << 13;
-	w->random ^= w->random >> 7;
-	w->random ^= w->random << 17;
-	page = w->random % (pages ? pages : 1);
+	page = random_next(&w->random) % (pages ? pages : 1);
 	ns = w->direct ? direct_read(b, w->direct, page) : store(w, page);
 	w->count[bucket_of(ns)]++;
 	if (ns > w->longest_ns)
@@ -178,22 +175,22 @@ static uint64_t percentile_ns(const struct bench *b, uint64_t total, uint64_t pe
 }
 
 /* Of all writers, in the timed runs */
-struct waits writers_waits(const struct bench *b)
+struct spread writers_waits(const struct bench *b)
 {
-	struct waits waits = { 0 };
+	struct spread waits = { 0 };
 	uint64_t longest = 0;
 	size_t i;
 
 	for (i = 0; i < b->opt.writers; i++) {
-		waits.writes += writers[i].writes;
+		waits.count += writers[i].writes;
 		if (writers[i].longest_ns > longest)
 			longest = writers[i].longest_ns;
 	}
-	if (!waits.writes)
+	if (!waits.count)
 		return waits;
 	waits.longest_us = (double)longest / 1000;
-	waits.p50_us = (double)percentile_ns(b, waits.writes, 50) / 1000;
-	waits.p99_us = (double)percentile_ns(b, waits.writes, 99) / 1000;
+	waits.p50_us = (double)percentile_ns(b, waits.count, 50) / 1000;
+	waits.p99_us = (double)percentile_ns(b, waits.count, 99) / 1000;
 	/* A bucket ends behind what is in it */
 	if (waits.p50_us > waits.longest_us)
 		waits.p50_us = waits.longest_us;

@@ -89,7 +89,7 @@ static uint64_t number(const char *text)
 	value = strtoull(text, &end, 10);
 	if (errno || *end || end == text || !value || value > 1 << 20) {
 		fprintf(stderr, "iova_stress: '%s' is no number from 1 to 1048576\n", text);
-		exit(EXIT_USAGE);
+		exit(EXIT_BAD_USAGE);
 	}
 	return value;
 }
@@ -102,7 +102,7 @@ static enum order order_of(const char *text)
 		if (!strcmp(orders[order], text))
 			return order;
 	usage();
-	exit(EXIT_USAGE);
+	exit(EXIT_BAD_USAGE);
 }
 
 static struct options parse(int argc, char **argv)
@@ -113,7 +113,7 @@ static struct options parse(int argc, char **argv)
 
 	if (argc > 1 && !strcmp(argv[1], "--version")) {
 		puts("iova_stress " VERSION);
-		exit(EXIT_OK);
+		exit(EXIT_PASSED);
 	}
 
 	while ((option = getopt(argc, argv, "g:c:i:s:d:o:kpn:at:fjh")) != -1) {
@@ -134,14 +134,14 @@ static struct options parse(int argc, char **argv)
 		case 't': options.threads = (unsigned int)number(optarg); break;
 		case 'f': options.fail = true; break;
 		case 'j': options.json = true; break;
-		case 'h': usage(); exit(EXIT_OK);
-		default: usage(); exit(EXIT_USAGE);
+		case 'h': usage(); exit(EXIT_PASSED);
+		default: usage(); exit(EXIT_BAD_USAGE);
 		}
 	}
 	if (!nr_groups == !options.device || optind != argc || options.size % PAGE ||
 	    options.spaces > MAX_SPACES || (options.threads && !options.same)) {
 		usage();
-		exit(EXIT_USAGE);
+		exit(EXIT_BAD_USAGE);
 	}
 	if (nr_groups)
 		options.spaces = nr_groups;
@@ -155,21 +155,11 @@ static struct options parse(int argc, char **argv)
 static long tables_kib(void)
 {
 	int refresh = open("/proc/sys/vm/stat_refresh", O_WRONLY);
-	long value, found = -1;
-	char name[64];
-	FILE *file;
 
 	if (refresh < 0 || write(refresh, "1", 1) != 1)
-		die(EXIT_CANNOT, "/proc/sys/vm/stat_refresh");
+		die(EXIT_CANNOT_RUN, "/proc/sys/vm/stat_refresh: %m");
 	close(refresh);
-	file = fopen("/proc/vmstat", "r");
-	if (!file)
-		die(EXIT_CANNOT, "/proc/vmstat");
-	while (fscanf(file, "%63s %ld", name, &value) == 2)
-		if (!strcmp(name, "nr_iommu_pages"))
-			found = value * 4;
-	fclose(file);
-	return found;
+	return (long)vmstat("nr_iommu_pages") * 4;
 }
 
 static void note_peak(void)
@@ -183,22 +173,13 @@ static void note_peak(void)
 static void map(const struct space *space, void *memory, uint64_t iova, uint64_t size)
 {
 	if (space_map(space, memory, iova, size))
-		die(EXIT_FAILED, "map");
+		die(EXIT_CHECK_FAILED, "map: %m");
 }
 
 static void unmap(const struct space *space, uint64_t iova, uint64_t size)
 {
 	if (space_unmap(space, iova, size))
-		die(EXIT_FAILED, "unmap");
-}
-
-static double seconds(void)
-{
-	struct timespec now;
-
-	if (clock_gettime(CLOCK_MONOTONIC, &now))
-		die(EXIT_CANNOT, "clock_gettime");
-	return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+		die(EXIT_CHECK_FAILED, "unmap: %m");
 }
 
 /*
@@ -212,17 +193,17 @@ static void *buffer_of(uint64_t size)
 	char *memory;
 
 	if (fd < 0 || ftruncate(fd, (off_t)chunk))
-		die(EXIT_CANNOT, "memfd_create");
+		die(EXIT_CANNOT_RUN, "memfd_create: %m");
 	for (i = 0; i < pages; i++)
 		if (pwrite(fd, "x", 1, (off_t)(i * 197 % pages * PAGE)) != 1)
-			die(EXIT_CANNOT, "memfd");
+			die(EXIT_CANNOT_RUN, "memfd: %m");
 	memory = mmap(NULL, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (memory == MAP_FAILED)
-		die(EXIT_CANNOT, "mmap");
+		die(EXIT_CANNOT_RUN, "mmap: %m");
 	for (at = 0; at < size; at += chunk)
 		if (mmap(memory + at, size - at < chunk ? size - at : chunk, PROT_READ | PROT_WRITE,
 			 MAP_SHARED | MAP_FIXED | MAP_POPULATE, fd, 0) == MAP_FAILED)
-			die(EXIT_CANNOT, "mmap");
+			die(EXIT_CANNOT_RUN, "mmap: %m");
 	return memory;
 }
 
@@ -265,16 +246,16 @@ static uint64_t failing_pass(const struct options *options, char *buffer)
 	char *last = buffer + options->size - PAGE;
 
 	if (mprotect(last, PAGE, PROT_NONE))
-		die(EXIT_CANNOT, "mprotect");
+		die(EXIT_CANNOT_RUN, "mprotect: %m");
 	for (i = 0; i < nr; i++) {
 		errno = 0;
 		space_map(spaces, buffer, FIRST + i * step, options->size);
 		if (errno != EFAULT)
-			die(EXIT_FAILED, "map of a page without access");
+			die(EXIT_CHECK_FAILED, "map of a page without access: %m");
 	}
 	failed_kib = tables_kib();
 	if (mprotect(last, PAGE, PROT_READ | PROT_WRITE))
-		die(EXIT_CANNOT, "mprotect");
+		die(EXIT_CANNOT_RUN, "mprotect: %m");
 	for (i = 0; i < nr; i++) {
 		map(spaces, buffer, FIRST + i * step, options->size);
 		unmap(spaces, FIRST + i * step, options->size);
@@ -326,7 +307,7 @@ static uint64_t threads_run(const struct options *options, void *buffer)
 	unsigned int i;
 
 	if (!threads)
-		die(EXIT_CANNOT, "calloc");
+		die(EXIT_CANNOT_RUN, "calloc: %m");
 	for (i = 0; i < options->threads; i++) {
 		threads[i] = (struct thread){
 			.number = i, .options = options, .buffer = buffer,
@@ -334,7 +315,7 @@ static uint64_t threads_run(const struct options *options, void *buffer)
 		};
 		errno = pthread_create(&threads[i].id, NULL, thread_run, &threads[i]);
 		if (errno)
-			die(EXIT_CANNOT, "pthread_create");
+			die(EXIT_CANNOT_RUN, "pthread_create: %m");
 	}
 	for (i = 0; i < options->threads; i++) {
 		pthread_join(threads[i].id, NULL);
@@ -368,7 +349,7 @@ int main(int argc, char **argv)
 	struct options options = parse(argc, argv);
 	unsigned long long gib, pairs;
 	long before, after;
-	double begin, time;
+	uint64_t begin, ns;
 	void *buffer = buffer_of(options.size);
 	unsigned int i;
 
@@ -381,9 +362,9 @@ int main(int argc, char **argv)
 		unmap(&spaces[i], FIRST - GIB, PAGE);
 	}
 	before = peak_kib = tables_kib();
-	begin = seconds();
+	begin = clock_ns(CLOCK_MONOTONIC);
 	pairs = run(&options, buffer);
-	time = seconds() - begin;
+	ns = clock_ns(CLOCK_MONOTONIC) - begin;
 	sleep(1); /* what waits for a grace period is given back, if late */
 	after = tables_kib();
 	if (after < failed_kib)
@@ -393,9 +374,9 @@ int main(int argc, char **argv)
 		printf("{\"dma_size_kib\": %llu, \"iova_gib\": %llu, \"iommu_kib\": %ld, "
 		       "\"peak_kib\": %ld, \"pairs\": %llu, \"ns\": %.0f}\n",
 		       (unsigned long long)options.size / 1024, gib, after - before,
-		       options.peak ? peak_kib - before : -1, pairs, time * 1e9);
+		       options.peak ? peak_kib - before : -1, pairs, (double)ns);
 	else
 		printf("dma_size: %lluK iova space: %lluG iommu: ~ %ldM time: %.3fs\n",
-		       (unsigned long long)options.size / 1024, gib, (after - before) / 1024, time);
-	return EXIT_OK;
+		       (unsigned long long)options.size / 1024, gib, (after - before) / 1024, (double)ns / 1e9);
+	return EXIT_PASSED;
 }

@@ -14,18 +14,12 @@
 
 #include "space.h"
 
-void die(int code, const char *what)
-{
-	fprintf(stderr, "iova_stress: %s: %s\n", what, strerror(errno));
-	exit(code);
-}
-
 static int open_or_die(const char *path)
 {
 	int fd = open(path, O_RDWR | O_CLOEXEC);
 
 	if (fd < 0)
-		die(EXIT_CANNOT, path);
+		die(EXIT_CANNOT_RUN, "%s: %m", path);
 	return fd;
 }
 
@@ -38,9 +32,9 @@ struct space space_of_group(const char *group)
 	snprintf(path, sizeof(path), "/dev/vfio/%s", group);
 	fd = open_or_die(path); /* stays open: the container lives as long as it has the group */
 	if (ioctl(fd, VFIO_GROUP_SET_CONTAINER, &space.fd))
-		die(EXIT_CANNOT, "VFIO_GROUP_SET_CONTAINER");
+		die(EXIT_CANNOT_RUN, "VFIO_GROUP_SET_CONTAINER: %m");
 	if (ioctl(space.fd, VFIO_SET_IOMMU, VFIO_TYPE1v2_IOMMU))
-		die(EXIT_CANNOT, "VFIO_SET_IOMMU");
+		die(EXIT_CANNOT_RUN, "VFIO_SET_IOMMU: %m");
 	return space;
 }
 
@@ -50,7 +44,7 @@ static struct space space_of_iommufd(int fd)
 	struct iommu_ioas_alloc ioas = { .size = sizeof(ioas) };
 
 	if (ioctl(fd, IOMMU_IOAS_ALLOC, &ioas))
-		die(EXIT_CANNOT, "IOMMU_IOAS_ALLOC");
+		die(EXIT_CANNOT_RUN, "IOMMU_IOAS_ALLOC: %m");
 	space.ioas = ioas.out_ioas_id;
 	return space;
 }
@@ -66,19 +60,19 @@ void spaces_of_device(const char *name, struct space *spaces, unsigned int nr)
 	snprintf(path, sizeof(path), "/dev/vfio/devices/%s", name);
 	fd = open_or_die(path);
 	if (ioctl(fd, VFIO_DEVICE_BIND_IOMMUFD, &bind))
-		die(EXIT_CANNOT, "VFIO_DEVICE_BIND_IOMMUFD");
+		die(EXIT_CANNOT_RUN, "VFIO_DEVICE_BIND_IOMMUFD: %m");
 	for (i = 0; i < nr; i++)
 		spaces[i] = space_of_iommufd(iommufd);
 	attach.pt_id = spaces[0].ioas;
 	if (ioctl(fd, VFIO_DEVICE_ATTACH_IOMMUFD_PT, &attach))
-		die(EXIT_CANNOT, "VFIO_DEVICE_ATTACH_IOMMUFD_PT");
+		die(EXIT_CANNOT_RUN, "VFIO_DEVICE_ATTACH_IOMMUFD_PT: %m");
 	for (i = 0; i < nr; i++) {
 		struct iommu_hwpt_alloc domain = {
 			.size = sizeof(domain), .dev_id = bind.out_devid, .pt_id = spaces[i].ioas,
 		};
 
 		if (ioctl(iommufd, IOMMU_HWPT_ALLOC, &domain))
-			die(EXIT_CANNOT, "IOMMU_HWPT_ALLOC");
+			die(EXIT_CANNOT_RUN, "IOMMU_HWPT_ALLOC: %m");
 	}
 }
 

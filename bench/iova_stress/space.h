@@ -6,15 +6,12 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "../common.h"
+
 struct space {
 	int fd;			/* the container, or /dev/iommu */
 	uint32_t ioas;		/* 0: VFIO's container */
 };
-
-enum { EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_CANNOT = 4 };
-
-/* Ends the program: what failed, and errno. */
-__attribute__((noreturn)) void die(int code, const char *what);
 
 /* A container of VFIO with one group. */
 struct space space_of_group(const char *group);

@@ -43,7 +43,7 @@ static void *reader(void *arg)
 	unsigned long number;
 
 	if (sched_setscheduler(0, SCHED_FIFO, &first))
-		die("the reader cannot have priority: be root");
+		die(EXIT_CANNOT_RUN, "the reader cannot have priority: be root");
 	for (number = 0; !atomic_load(&a->stop); number++) {
 		size_t index = hash(number) % (a->bytes / 8);
 		uint64_t begin = clock_ns(CLOCK_MONOTONIC);
@@ -123,7 +123,7 @@ int arena_run(const struct options *opt)
 		*word(a.base, i) = hash(i);
 	a.stalls.begin_ns = clock_ns(CLOCK_MONOTONIC);
 	if (pthread_create(&thread, NULL, reader, &a))
-		die("cannot start the reader");
+		die(EXIT_CANNOT_RUN, "cannot start the reader");
 	for (i = 0; i < opt->moves; i++) {
 		int to = i % 2 ? NEAR : FAR;
 

@@ -5,7 +5,6 @@
 #define _GNU_SOURCE
 #include "tierbench.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,10 +23,10 @@ static int connected(const char *path)
 	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
 	if (!path || strlen(path) >= sizeof(to.sun_path))
-		die("--socket must name the server's socket");
+		die(EXIT_BAD_USAGE, "--socket must name the server's socket");
 	strcpy(to.sun_path, path);
 	if (fd < 0 || connect(fd, (struct sockaddr *)&to, sizeof(to)))
-		die("cannot connect to %s: %s", path, strerror(errno));
+		die(EXIT_CANNOT_RUN, "cannot connect to %s: %m", path);
 	return fd;
 }
 
@@ -37,7 +36,7 @@ static void send_all(int fd, const char *data, size_t bytes)
 		ssize_t sent = write(fd, data, bytes);
 
 		if (sent <= 0)
-			die("the server went away: %s", strerror(errno));
+			die(EXIT_CANNOT_RUN, "the server went away: %m");
 		data += sent;
 		bytes -= (size_t)sent;
 	}
@@ -49,7 +48,7 @@ static void receive_all(int fd, char *data, size_t bytes)
 		ssize_t got = read(fd, data, bytes);
 
 		if (got <= 0)
-			die("the server went away");
+			die(EXIT_CANNOT_RUN, "the server went away");
 		data += got;
 		bytes -= (size_t)got;
 	}
@@ -89,7 +88,7 @@ int fill_run(const struct options *opt)
 		send_all(fd, text, (size_t)head + opt->page + 2);
 		receive_all(fd, answer, sizeof(answer));
 		if (memcmp(answer, ok, sizeof(answer)))
-			die("the server does not set key %u", key);
+			die(EXIT_CANNOT_RUN, "the server does not set key %u", key);
 	}
 	close(fd);
 	return 0;
@@ -105,7 +104,7 @@ static bool get(int fd, uint32_t key, char *answer, size_t head, size_t bytes)
 	send_all(fd, text, (size_t)length);
 	receive_all(fd, answer, 1);
 	if (answer[0] != '$')
-		die("the server does not get key %u", key);
+		die(EXIT_CANNOT_RUN, "the server does not get key %u", key);
 	receive_all(fd, answer + 1, head + bytes + 1);
 	return is_of(answer + head, bytes, key);
 }

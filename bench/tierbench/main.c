@@ -3,14 +3,11 @@
 #define _GNU_SOURCE
 #include "tierbench.h"
 
-#include <errno.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
 #define MPOL_PREFERRED 1
@@ -44,43 +41,6 @@ static const char usage[] =
 	"  --moves N         of the arena (4)\n"
 	"  --version\n";
 
-void die(const char *fmt, ...)
-{
-	va_list args;
-
-	fputs("tierbench: ", stderr);
-	va_start(args, fmt);
-	vfprintf(stderr, fmt, args);
-	va_end(args);
-	fputc('\n', stderr);
-	exit(1);
-}
-
-void *zalloc(size_t count, size_t size)
-{
-	void *p = calloc(count, size);
-
-	if (!p)
-		die("no memory for %zu x %zu bytes", count, size);
-	return p;
-}
-
-uint64_t clock_ns(int clock)
-{
-	struct timespec now;
-
-	clock_gettime(clock, &now);
-	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
-}
-
-uint64_t hash(uint64_t x)
-{
-	x = (x + 1) * 0x9e3779b97f4a7c15;
-	x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9;
-	x = (x ^ x >> 27) * 0x94d049bb133111eb;
-	return x ^ x >> 31;
-}
-
 /* Memory of its own VMA, aligned, which is allocated from a node as it is touched. */
 char *map_on(int node, size_t bytes, size_t align)
 {
@@ -89,10 +49,10 @@ char *map_on(int node, size_t bytes, size_t align)
 		       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
 	if (p == MAP_FAILED)
-		die("cannot map %zu bytes: %s", bytes, strerror(errno));
+		die(EXIT_CANNOT_RUN, "cannot map %zu bytes: %m", bytes);
 	p += -(uintptr_t)p & (align - 1);
 	if (syscall(SYS_mbind, p, bytes, MPOL_PREFERRED, &mask, 8 * sizeof(mask), 0))
-		die("mbind to node %d: %s; are there two nodes?", node, strerror(errno));
+		die(EXIT_CANNOT_RUN, "mbind to node %d: %m; are there two nodes?", node);
 	return p;
 }
 
@@ -101,7 +61,7 @@ long move(size_t count, void **addr, const int *node, int *status)
 	long left = syscall(SYS_move_pages, 0, count, addr, node, status, MPOL_MF_MOVE);
 
 	if (left < 0)
-		die("move_pages: %s", strerror(errno));
+		die(EXIT_CANNOT_RUN, "move_pages: %m");
 	return left;
 }
 
@@ -155,20 +115,6 @@ void times_print(struct times *t)
 	       at(t, 500), at(t, 990), at(t, 999), at(t, 1000));
 }
 
-unsigned long vmstat(const char *name)
-{
-	FILE *file = fopen("/proc/vmstat", "re");
-	unsigned long value, found = 0;
-	char key[64];
-
-	while (file && fscanf(file, "%63s %lu", key, &value) == 2)
-		if (!strcmp(key, name))
-			found = value;
-	if (file)
-		fclose(file);
-	return found;
-}
-
 static void parse(struct options *opt, int argc, char **argv)
 {
 	static const char *const numbers[] = {
@@ -193,12 +139,12 @@ static void parse(struct options *opt, int argc, char **argv)
 		else if (!strcmp(name, "--by"))
 			opt->by = value;
 		else if (!end || end == value || *end)
-			die("%s %s: not understood\n%s", name, value, usage);
+			die(EXIT_BAD_USAGE, "%s %s: not understood\n%s", name, value, usage);
 	}
 	if (word < argc)
-		die("%s: not understood\n%s", argv[word], usage);
+		die(EXIT_BAD_USAGE, "%s: not understood\n%s", argv[word], usage);
 	if (opt->page < PAGE_BYTES || opt->page & (opt->page - 1) || !opt->items || !opt->requests)
-		die("--page must be a power of two from %lu on, and nothing may be 0", PAGE_BYTES);
+		die(EXIT_BAD_USAGE, "--page must be a power of two from %lu on, and nothing may be 0", PAGE_BYTES);
 }
 
 int main(int argc, char **argv)
@@ -219,5 +165,5 @@ int main(int argc, char **argv)
 		parse(&opt, argc - 2, argv + 2);
 		return modes[i].run(&opt);
 	}
-	die("no such mode\n%s", usage);
+	die(EXIT_BAD_USAGE, "no such mode\n%s", usage);
 }

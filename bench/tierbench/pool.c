@@ -200,7 +200,7 @@ static void place(struct pool *p)
 		for (i = 0; i < count; i++)
 			list[i] = (uint32_t)(first + i);
 		if (move_all(p, list, count, FAR) != count)
-			die("the far node has no room for %zu buffers", p->opt->items - p->opt->near);
+			die(EXIT_CANNOT_RUN, "the far node has no room for %zu buffers", p->opt->items - p->opt->near);
 	}
 	free(list);
 }
@@ -220,7 +220,7 @@ int pool_run(const struct options *opt)
 	struct times t = { 0 };
 
 	if (opt->near >= opt->items || opt->batch > opt->near / 2)
-		die("--near must be less than --items, and --batch at most half of it");
+		die(EXIT_BAD_USAGE, "--near must be less than --items, and --batch at most half of it");
 	fill(&p);
 	place(&p);
 	serve(&p, &t);

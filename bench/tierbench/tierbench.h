@@ -10,6 +10,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "../common.h"
+
 #define PAGE_BYTES 4096UL
 #define NEAR 0
 #define FAR 1
@@ -34,18 +36,18 @@ struct times {
 	uint64_t begin_ns, end_ns;
 };
 
+static inline uint64_t hash(uint64_t x)
+{
+	return hash_of((x + 1) * 0x9e3779b97f4a7c15);
+}
+
 /* main.c */
-void die(const char *fmt, ...) __attribute__((noreturn, format(printf, 1, 2)));
-void *zalloc(size_t count, size_t size);
-uint64_t clock_ns(int clock);
-uint64_t hash(uint64_t x);
 char *map_on(int node, size_t bytes, size_t align);
 long move(size_t count, void **addr, const int *node, int *status);
 size_t pages_not_on(int node, void *base, size_t bytes);
 void times_open(struct times *t, size_t count);
 void times_add(struct times *t, uint64_t ns);
 void times_print(struct times *t);
-unsigned long vmstat(const char *name);
 
 /* skew.c */
 uint32_t *skew_sequence(size_t items, size_t count, uint64_t seed);

@@ -4,36 +4,15 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import os
 import shutil
 import signal
 import sys
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Protocol, cast
 
 from ferry import paths
-from ferry.commands import (
-    bench,
-    compare,
-    cost,
-    day,
-    demo,
-    iommu,
-    kernel,
-    lint,
-    mmtests,
-    profile,
-    redis,
-    release,
-    report,
-    server,
-    table,
-    test,
-    tier,
-    tools,
-    torture,
-    vm,
-)  # fmt: skip
 from ferry.errors import FerryError
 from ferry.kernel import tree
 
@@ -41,21 +20,22 @@ KEPT_LOGS = 50
 
 
 class Command(Protocol):
-    """What a module in ferry/commands has. The first line of its docstring is its help."""
+    """What a module in ferry/commands has. The first line of its docstring is its help.
 
-    __name__: str
+    It has run() as well, or its parser's verbs have one each.
+    """
+
     __doc__: str | None
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None: ...
 
-    def run(self, args: argparse.Namespace) -> int: ...
 
-
-# In the order of the help.
-COMMANDS: tuple[Command, ...] = (
-    demo, bench, cost, profile, table, redis, tier, iommu, compare, report, vm, kernel, server, tools,
-    torture, mmtests, day, test, lint, release,
+# In the order of the help; each is a module in ferry/commands.
+NAMES = (
+    "demo", "bench", "cost", "profile", "table", "redis", "tier", "iommu", "compare", "report", "vm",
+    "kernel", "server", "tools", "torture", "mmtests", "day", "test", "lint", "release",
 )  # fmt: skip
+COMMANDS = {name: cast(Command, importlib.import_module(f"ferry.commands.{name}")) for name in NAMES}
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -73,12 +53,10 @@ def make_parser() -> argparse.ArgumentParser:
         "may also stand behind the command",
     )
     table = parser.add_subparsers(metavar="COMMAND", required=True)
-    for command in COMMANDS:
+    for name, command in COMMANDS.items():
         text = (command.__doc__ or "").splitlines()[0]
-        sub = table.add_parser(
-            command.__name__.rpartition(".")[2], help=text, description=text, allow_abbrev=False
-        )
-        sub.set_defaults(run=command.run, takes_rest=False, develops=False)
+        sub = table.add_parser(name, help=text, description=text, allow_abbrev=False)
+        sub.set_defaults(run=getattr(command, "run", None), takes_rest=False, develops=False)
         command.add_arguments(sub)
     return parser
 

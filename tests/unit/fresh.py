@@ -101,7 +101,7 @@ def main() -> int:
     """Run one command."""
     packages.ensure = lambda names: None
     kbuild.build = _kernel
-    emulator.build = _emulator
+    emulator.build = _emulator  # type: ignore[assignment]
     migbench.build_migbench = _migbench
     qemu.run = _run  # type: ignore[assignment]
     machine.available_mib = lambda meminfo=Path(): 1 << 16

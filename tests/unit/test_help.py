@@ -19,7 +19,7 @@ INSTALLERS = ("apt", "apt-get", "apt-cache", "dpkg-query", "pip", "pip3", "sudo"
 VERBS = {"kernel": ("build", "export", "refresh", "drift", "check", "deb"), "server": ("build", "fit")}
 # Not the one of the tests, which has everything.
 PYTHON = Path(sys.base_prefix, "bin", f"python3.{sys.version_info.minor}")
-NAMES = [command.__name__.rpartition(".")[2] for command in cli.COMMANDS]
+NAMES = list(cli.COMMANDS)
 QUESTIONS = [
     ["--help"],
     *([name, "--help"] for name in NAMES),
@@ -86,10 +86,9 @@ def _options(parser: argparse.ArgumentParser) -> Iterator[tuple[str, argparse.Ac
 def test_an_option_means_the_same_in_each_command() -> None:
     """What it takes, and how that is read. --engine names one where a guest has one, and else several."""
     kinds: dict[str, dict[str, object]] = {}
-    for command in cli.COMMANDS:
+    for name, command in cli.COMMANDS.items():
         parser = argparse.ArgumentParser()
         command.add_arguments(parser)
-        name = command.__name__.rpartition(".")[2]
         for option, action in _options(parser):
             one_engine = option == "--engine" and name in ("vm", "torture")
             kind = (type(action), action.type, action.metavar, action.const)

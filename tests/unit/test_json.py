@@ -37,13 +37,15 @@ def _outcome(test: str, engine: str) -> mmtests.Outcome:
 
 
 TABLE = {"table": "v5-throughput", "profile": "zen3", "quick": False, "note": "", "cells": [], "missing": []}
-IOMMU = iommu.Result(1, [], {"ferry": {}, "vanilla": {}}, {}, {})
-MEASURED = migbench.Measured([], {}, machine.MACHINES["smp"])
+IOMMU = {
+    **{"iova_gib": 1, "costs": [], "memory_kib": {"vanilla": {}, "ferry": {}}},
+    **{"smp_pairs_per_ms": {}, "dma_api_kib": {}},
+}
 # Each command that has --json, and what measures for it.
 MEASURE: dict[str, tuple[ModuleType, str, Any]] = {
-    "bench": (migbench, "measure", lambda *_, **__: MEASURED),
+    "bench": (migbench, "measure", lambda *_, **__: ([], {})),
     "compare a b": (compare_command, "_load", lambda _: {"cells": [{"engine": "cpu", "gbps": 1.0}]}),
-    "cost": (cost, "measure", lambda *_, **__: cost.Counts()),
+    "cost": (cost, "measure", lambda *_, **__: ({"costs": [], "failures": []}, {})),
     "day": (day, "run", _said),
     "iommu": (iommu, "measure", lambda *_: IOMMU),
     "mmtests": (mmtests, "run", lambda plan: ([_outcome(*pair) for pair in _pairs(plan)], {})),
@@ -77,13 +79,13 @@ def faked(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_p
 
 def test_every_command_with_json_is_tried() -> None:
     commands = set()
-    for module in cli.COMMANDS:
+    for name, module in cli.COMMANDS.items():
         parser = argparse.ArgumentParser()
         module.add_arguments(parser)
         text = " ".join(parser.format_help().split())
         if "--json" in text:
-            assert "write JSON to FILE, or to stdout instead of a table (-)" in text, module.__name__
-            commands.add(module.__name__.rpartition(".")[2])
+            assert "write JSON to FILE, or to stdout instead of a table (-)" in text, name
+            commands.add(name)
     assert commands == {name.split()[0] for name in MEASURE}
 
 

@@ -73,8 +73,7 @@ def test_how_a_day_went() -> None:
 
 
 def test_what_maps_cost() -> None:
-    count = iommu.Count(iommu.LOOPS[0], 1000.0, 1002.5)
-    shown = _only(iommu.Result(1, [count], {"ferry": {}}, {}, {}).as_json())
+    shown = _only({"costs": [iommu.cost(iommu.LOOPS[0], 1000.0, 1002.5)]})
     assert shown.lines[0][0] == iommu.LOOPS[0].title
     assert shown.lines[0][-3:] == ["1,000", "+0.25 %", "+0.2 % exceeded"]
 

@@ -142,8 +142,8 @@ def test_a_server_that_is_moved_is_read(shell: str, tmp_path: Path, fake_program
     status, text = said.by_job(tmp_path, clients.script(plan, cell).replace("step redis", there), shell=shell)
     found = clients.parse(text, cell, plan)
     assert status == 0
-    assert found.still == found.moved == clients.Load(9.5, 3, 5, 6.5)
-    assert found.moves == (clients.Move(0, 0, 4096),) * 2
+    assert [*found["still"].values()] == [*found["moved"].values()] == [9.5, 3, 5, 6.5]
+    assert found["moves"] == [{"us": 0, "requests": 0, "bytes": 4096}] * 2
 
 
 @shells
@@ -162,7 +162,10 @@ disk 30000"""
     _, text = said.by_job(tmp_path, script, shell=shell, libraries=("iommu.sh",))
     seen = iommu.parse(text)
     assert seen.insn == {"driver_4k": 700.0}
-    assert seen.left == {"api_ring 4": iommu.Left(4000, 32, 32), "disk 4": iommu.Left(50, 32, 32)}
+    assert seen.left == {
+        "api_ring 4": {"pairs": 4000, "early": 32, "late": 32},
+        "disk 4": {"pairs": 50, "early": 32, "late": 32},
+    }
 
 
 @shells

@@ -64,10 +64,10 @@ def test_counts_are_per_folio_and_modules_get_names() -> None:
         steps.Count("engine", "dcbm_submit", 2.0),
         steps.Count("engine", "unknown", 1.0),
     }
-    breakdown = steps.Breakdown(4, "dcbm", 16, found)
-    assert breakdown.total == 13.0
-    assert breakdown.by_step()["engine"] == 3.0
-    assert list(breakdown.by_function()) == ["alloc_pages", "dcbm_submit", "unknown"]
+    profile = steps.breakdown(4, "dcbm", 16, found)
+    assert profile["instructions"] == 13.0
+    assert profile["steps"]["engine"] == 3.0
+    assert steps.by_function(profile) == {"alloc_pages": 10.0, "dcbm_submit": 2.0, "unknown": 1.0}
 
 
 @pytest.mark.parametrize(

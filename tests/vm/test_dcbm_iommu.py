@@ -21,7 +21,6 @@ FOLIOS = 4 * 4096
 
 def _server(*functions: str, iommu: bool = True) -> machine.Machine:
     """Two CPUs, Intel's IOMMU, and one PTDMA function per text, which has its properties."""
-    emulator.build()
     devices = [
         word
         for i, properties in enumerate(functions)

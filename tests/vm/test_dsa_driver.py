@@ -49,7 +49,6 @@ dmesg | output log
 
 def _run(more: str = "", iommu: bool = False, length: int = 65536, iterations: int = 20) -> tuple[str, str]:
     """The kernel's log of dmatest on all channels, and which interrupts there were."""
-    emulator.build()
     device = f"{emulator.DSA},id=dsa0,addr={profile.FIRST_SLOT:#x}{more}"
     where = replace(machine.get("smp"), program=tuple(emulator.command()), devices=("-device", device))
     where = replace(where, devices=("-machine", "q35", *where.devices), iommu=iommu)

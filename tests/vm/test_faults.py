@@ -9,7 +9,7 @@ from ferry import cli
 from ferry.bench import migbench
 from ferry.kernel import kbuild
 from ferry.server import faults, profile
-from ferry.vm import emulator, qemu, records
+from ferry.vm import qemu, records
 
 pytestmark = pytest.mark.vm
 
@@ -34,7 +34,6 @@ record after errors: "$(cat $errors)" in_service: "$(cat $OFFLOAD/in_service)"
 
 
 def test_a_fault_strikes_a_server_that_runs(capsys: pytest.CaptureFixture[str]) -> None:
-    emulator.build()
     codes: list[int] = []
     now: dict[int, dict[str, faults.Value]] = {}
 

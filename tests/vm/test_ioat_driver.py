@@ -27,7 +27,6 @@ CODES = (WRITE, READ | WRITE, ADDRESS, DATA_INTEGRITY, LENGTH, ADDRESS | READ)
 
 def _server(*functions: str, iommu: bool = False) -> machine.Machine:
     """Two CPUs, and a function of one I/OAT device per text, which has its properties."""
-    emulator.build()
     devices = ["-machine", "q35"]
     for i, own in enumerate(functions):
         place = f"{emulator.IOAT},id=dma{i},addr={profile.FIRST_SLOT:#x}.{i},multifunction=on"
@@ -128,7 +127,6 @@ def test_who_waits_ends_copies_by_looking() -> None:
         "cd $OFFLOAD/migrators/dcbm\n"
         "record counted interrupts: $interrupts moved: $(cat bytes) overdue: $(cat overdue)\n"
     )
-    emulator.build()
     where = profile.load("xeon-ioat").as_machine()
     job = qemu.Job(script, 300.0, programs={"bin/migbench": migbench.build_migbench()})
     said = qemu.run(kbuild.build("ferry"), where, job).said

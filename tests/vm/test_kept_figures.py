@@ -16,7 +16,7 @@ from ferry.bench import migbench
 from ferry.results.figures import NO_ENGINE, Kept
 from ferry.server import profile
 from ferry.tables import experiments, runner
-from ferry.vm import emulator, machine
+from ferry.vm import machine
 
 PERCENT = 0.5
 # With an engine, how much is in flight follows from measured times: a few instructions may change more.
@@ -53,14 +53,13 @@ def test_another_figure_is_noticed(percent: int) -> None:
 def test_moves_without_an_engine_are_as_they_were_kept() -> None:
     plan = migbench.Plan(("4K", "64K"), ("none",), runs=1)
     assert "--machine icount" in NO_ENGINE
-    measured = [row.as_json() for row in migbench.measure(plan, machine.get("icount")).rows]
+    measured = [row.as_json() for row in migbench.measure(plan, machine.get("icount"))[0]]
     kept = Kept().load("no-engine")["runs"]
     assert not differing(beside(measured, kept, ("folio_kib", "engine", "bytes")))
 
 
 @pytest.mark.vm
 def test_moves_by_channels_are_as_they_were_kept() -> None:
-    emulator.build()
     cells = experiments.throughput_cells(["2M", "64K", "4K"], [16], ["ferry"])
     measured = [
         measurement.as_json() for measurement in runner.in_vms(cells, profile.load("zen3").as_machine())[0]

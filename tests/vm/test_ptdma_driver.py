@@ -60,7 +60,6 @@ def _interrupts(name: str) -> str:
 
 def _server(*functions: str, name: str = "smp") -> machine.Machine:
     """A machine with one PTDMA function per text, which has its properties."""
-    emulator.build()
     where = replace(machine.get(name), devices=profile.functions(*functions))
     return replace(where, program=tuple(emulator.command())) if where.icount else where
 

@@ -21,7 +21,6 @@ SECONDS = 15
 
 def test_memory_can_be_mapped_while_all_cpus_access_devices(tmp_path: Path) -> None:
     """Without server/qemu/patches/0006 one read in a million is of another device, or QEMU dies."""
-    emulator.build()
     program = tmp_path / "remap"
     proc.run(["gcc", "-O2", "-Wall", "-Werror", "-static", "-o", program, SOURCE], title="build remap")
     slots = [profile.FIRST_SLOT + i for i in range(2)]

@@ -12,7 +12,6 @@ from ferry.bench.cell import Cell
 from ferry.errors import FerryError
 from ferry.server import profile
 from ferry.tables import runner
-from ferry.vm import emulator
 from ferry.vm.machine import Machine
 
 pytestmark = pytest.mark.vm
@@ -27,7 +26,6 @@ CELLS = [
 
 
 def _server(channels: int = 16) -> Machine:
-    emulator.build()
     server = profile.load("zen3")
     return replace(server, dma=replace(server.dma, channels=channels)).as_machine()
 

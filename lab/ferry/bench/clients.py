@@ -10,9 +10,8 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 from ferry import packages, proc
 from ferry.bench import rows
@@ -21,12 +20,14 @@ from ferry.errors import FerryError
 from ferry.vm import boots, qemu, records
 from ferry.vm.boots import Boot, Said
 from ferry.vm.machine import Machine
+from ferry.vm.records import Record
 from ferry.vm.store import Store
 
 PACKAGES = ("redis-server", "redis-tools", "numactl")
 PROGRAMS = ("redis-server", "redis-cli", "redis-benchmark", "migratepages")
 FOLIOS = ("4K", "THP")
 ENGINES = (rows.VANILLA, "none", "cpu", "dcbm")
+CHANNELS, DEPTH = 16, 32  # of the engine, and descriptors in flight on each
 TIMEOUT_S = 900.0
 _LIBRARY = re.compile(r"(?:=> |^\s*)(/\S+) \(0x", re.MULTILINE)
 
@@ -39,8 +40,6 @@ class Plan:
     value_bytes: int = 4096
     requests: int = 60000
     trips: int = 2
-    channels: int = 16
-    depth: int = 32  # descriptors in flight on each
 
 
 @dataclass(frozen=True)
@@ -49,45 +48,6 @@ class Cell:
 
     folio: str  # 4K, or THP: as large as Linux makes them
     engine: str
-
-
-@dataclass(frozen=True)
-class Load:
-    """What the clients say of their requests."""
-
-    per_second: float
-    median_ms: float
-    p99_ms: float
-    longest_ms: float
-
-
-@dataclass(frozen=True)
-class Move:
-    """One way."""
-
-    us: int
-    requests: int  # done meanwhile
-    bytes: int
-
-
-@dataclass(frozen=True)
-class Measured:
-    """What a cell has shown: the load while the server moves, and while it is only asked to stay."""
-
-    cell: Cell
-    huge_bytes: int
-    still: Load
-    moved: Load
-    moves: tuple[Move, ...]
-    records: tuple[str, ...] = ()
-
-    def lost_ms(self, requests: int) -> float:
-        """How much later the last request was done for each move."""
-        return requests * (1 / self.moved.per_second - 1 / self.still.per_second) * 1e3 / len(self.moves)
-
-    def as_json(self, plan: Plan) -> dict[str, Any]:
-        """One record."""
-        return asdict(self.cell) | asdict(self) | {"lost_ms_per_move": self.lost_ms(plan.requests)}
 
 
 def with_libraries(names: Sequence[str]) -> dict[str, Path]:
@@ -113,7 +73,7 @@ def script(plan: Plan, cell: Cell) -> str:
     lines = [
         (qemu.GUEST / "redis.sh").read_text(),
         f"step redis, {cell.folio}, {shlex.quote(cell.engine)}",
-        engine_line(cell.engine, plan.channels, plan.depth),
+        engine_line(cell.engine, CHANNELS, DEPTH),
         f"start_redis {plan.keys} {plan.value_bytes} {huge}",
         f"under_load still {load} there_and_back 0 0 {plan.trips}",
         f"under_load moved {load} there_and_back 0 1 {plan.trips}",
@@ -124,8 +84,8 @@ def script(plan: Plan, cell: Cell) -> str:
 
 def measure(
     plan: Plan, machine: Machine, cells: Sequence[Cell], store: Store | None = None
-) -> tuple[list[Measured], dict[str, str]]:
-    """Each cell in a boot of its own. Returns them in order, and the kernels' releases.
+) -> tuple[list[Record], dict[str, str]]:
+    """Each cell in a boot of its own. Returns what was found, in order, and the kernels' releases.
 
     Raises FerryError if the server's data has changed, or less of it was moved than it has.
     """
@@ -136,32 +96,42 @@ def measure(
         job = qemu.Job(script(plan, cell), TIMEOUT_S, programs=programs)
         return Boot(f"redis on {cell}", rows.flavour(cell.engine), machine, job)
 
-    def parsed(index: int, said: Said) -> Measured:
-        return replace(parse(said.text, cells[index], plan), records=(said.record,))
+    def parsed(index: int, said: Said) -> Record:
+        return parse(said.text, cells[index], plan) | {"records": [said.record]}
 
     title = f"move redis-server in {len(cells)} VMs ({machine.name})"
     return boots.run(title, [*map(boot, cells)], parsed, store)
 
 
-def parse(said: str, cell: Cell, plan: Plan) -> Measured:
-    """What a guest has recorded, if the data is whole and was moved. Raises FerryError otherwise."""
+def parse(said: str, cell: Cell, plan: Plan) -> Record:
+    """What a guest has recorded, if the data is whole and was moved: what the clients say of their requests
+    while the server moves, and while it is only asked to stay. Raises FerryError otherwise."""
     digests = [each["hex"] for each in records.every(said, "digest")]
     if len(digests) != 2 or digests[0] != digests[1]:
         raise FerryError(f"redis on {cell}: the dataset's digest was {digests[:1]} and is {digests[1:]}")
-    moves = tuple(
-        Move(one["us"], one["requests"], one["pages"] * PAGE) for one in records.every(said, "move")
-    )
+    moves = [
+        {"us": move["us"], "requests": move["requests"], "bytes": move["pages"] * PAGE}
+        for move in records.every(said, "move")
+    ]
     moves = moves[2 * plan.trips :]  # the first stayed where they were
     # A few keys were never set.
     least = plan.keys * plan.value_bytes * 3 // 4
-    if len(moves) != 2 * plan.trips or min(move.bytes for move in moves) < least:
+    if len(moves) != 2 * plan.trips or min(move["bytes"] for move in moves) < least:
         raise FerryError(f"redis on {cell}: not all was moved each time: {moves}")
     # Of redis-benchmark's figures: requests a second, mean, least, 50 %, 95 %, 99 %, longest.
+    places = {"per_second": 0, "median_ms": 3, "p99_ms": 5, "longest_ms": 6}
     loads = {
-        load["of"]: Load(*(load["figures"][place] for place in (0, 3, 5, 6)))
+        load["of"]: {name: load["figures"][place] for name, place in places.items()}
         for load in records.every(said, "load")
     }
     huge = records.of(said, "huge")["kib"]
     if (huge > 0) != (cell.folio != "4K"):
         raise FerryError(f"redis on {cell}: {huge} KiB of it are huge pages")
-    return Measured(cell, huge << 10, loads["still"], loads["moved"], moves)
+    still, moved = loads["still"], loads["moved"]
+    # How much later the last request was done for each move
+    lost_s = plan.requests * (1 / moved["per_second"] - 1 / still["per_second"]) / len(moves)
+    return {
+        **asdict(cell),
+        **{"cell": asdict(cell), "huge_bytes": huge << 10, "still": still, "moved": moved, "moves": moves},
+        "lost_ms_per_move": lost_s * 1e3,
+    }

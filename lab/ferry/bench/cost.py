@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import dataclass, field
 
 from ferry.bench import migbench, rows
 from ferry.errors import FerryError
 from ferry.vm import boots, machine, qemu
 from ferry.vm.boots import Boot
+from ferry.vm.records import Record
 from ferry.vm.store import Store
 
 ENGINES = ("none", "cpu")
@@ -104,69 +104,12 @@ CASES = (
 UNBATCHED_CASES = (Case("move_pages", ("4K", "2M")),)
 
 
-@dataclass(frozen=True)
-class Cost:
-    """Instructions per folio of one engine, beside vanilla's."""
-
-    case: str
-    folio_kib: int
-    engine: str
-    instructions: float
-    vanilla: float
-    limit_percent: float
-    records: tuple[str, ...] = ()
-
-    @property
-    def percent(self) -> float:
-        """More than vanilla, in percent."""
-        return (self.instructions / self.vanilla - 1) * 100
-
-    @property
-    def passed(self) -> bool:
-        """Whether this is within the limit."""
-        return self.percent <= self.limit_percent
-
-    def as_json(self) -> dict[str, Any]:
-        """The cost as JSON."""
-        return asdict(self) | {"percent": round(self.percent, 3), "passed": self.passed}
-
-
-@dataclass(frozen=True)
-class Failure:
-    """A case that could not be counted on one of the kernels, and why."""
-
-    case: str
-    kernel: str
-    why: str
-
-
-@dataclass
-class Counts:
-    """What was counted, what could not be, and the kernels' releases by flavour."""
-
-    costs: list[Cost] = field(default_factory=list)
-    failures: list[Failure] = field(default_factory=list)
-    kernels: dict[str, str] = field(default_factory=dict)
-
-    @property
-    def passed(self) -> bool:
-        """Whether all was counted and is within its limit."""
-        return not self.failures and all(each.passed for each in self.costs)
-
-    def as_json(self) -> dict[str, Any]:
-        """Costs and failures as JSON."""
-        return {
-            "costs": [each.as_json() for each in self.costs],
-            "failures": [asdict(each) for each in self.failures],
-        }
-
-
 def instructions(row: rows.Row) -> float:
     """Per folio: under icount an instruction takes a nanosecond."""
     return row.folio_kib * 1024 / row.gbps
 
 
-def costs(case: Case, measured: Sequence[rows.Row], limits: dict[str, float]) -> list[Cost]:
+def costs(case: Case, measured: Sequence[rows.Row], limits: dict[str, float]) -> list[Record]:
     """The rows but vanilla's, each compared with vanilla's of the same folio size where there is one."""
     counts = {(row.engine, row.folio_kib): instructions(row) for row in measured}
     records = {(row.engine, row.folio_kib): row.records for row in measured}
@@ -178,11 +121,16 @@ def costs(case: Case, measured: Sequence[rows.Row], limits: dict[str, float]) ->
         percent_of_none = (of_none / base * (1 + case.engine_adds / 100) - 1) * 100
         return percent if engine == "none" else min(percent, percent_of_none)
 
+    def cost(engine: str, kib: int, count: float, base: float) -> Record:
+        percent, most = (count / base - 1) * 100, limit(engine, kib, base)
+        return {
+            **{"case": case.title, "folio_kib": kib, "engine": engine, "instructions": count},
+            **{"vanilla": base, "limit_percent": most, "percent": round(percent, 3)},
+            **{"passed": percent <= most, "records": [*records[rows.VANILLA, kib], *records[engine, kib]]},
+        }
+
     return [
-        Cost(
-            *(case.title, kib, engine, count, base, limit(engine, kib, base)),
-            records=(*records[rows.VANILLA, kib], *records[engine, kib]),
-        )
+        cost(engine, kib, count, base)
         for (engine, kib), count in counts.items()
         if engine != rows.VANILLA and (base := counts.get((rows.VANILLA, kib)))
     ]
@@ -193,8 +141,11 @@ def measure(
     limits: dict[str, float] = LIMITS,
     ferry: str = "ferry",
     store: Store | None = None,
-) -> Counts:
-    """Count on virtual CPUs; every run gives the same figures. A case that fails loses no other."""
+) -> tuple[Record, dict[str, str]]:
+    """Count on virtual CPUs; every run gives the same figures. A case that fails loses no other.
+
+    Returns what was counted and what could not be, and the kernels' releases by flavour.
+    """
     parts = [(case, part) for case in cases for part in case.plan((rows.VANILLA, *limits), ferry).parts()]
     programs = migbench.programs()
     all_boots = [
@@ -206,18 +157,24 @@ def measure(
         )
         for case, part in parts
     ]
-    counts = Counts()
+    failures: list[Record] = []
 
     def failed(index: int, err: FerryError) -> list[rows.Row]:
         case, part = parts[index]
-        counts.failures.append(Failure(case.title, part.flavour, str(err)))
+        failures.append({"case": case.title, "kernel": part.flavour, "why": str(err)})
         return migbench.parse(err.said, part) if isinstance(err, qemu.BadGuest) else []
 
     title = f"count {len(cases)} cases ({MACHINE})"
-    of_boots, counts.kernels = boots.run(
+    of_boots, kernels = boots.run(
         title, all_boots, lambda index, said: migbench.whole(said, parts[index][1]), store, failed=failed
     )
+    counted = []
     for case in cases:
-        counted = [row for (of, _), some in zip(parts, of_boots, strict=True) if of == case for row in some]
-        counts.costs += costs(case, counted, limits)
-    return counts
+        measured = [row for (of, _), some in zip(parts, of_boots, strict=True) if of == case for row in some]
+        counted += costs(case, measured, limits)
+    return {"costs": counted, "failures": failures}, kernels
+
+
+def passed(result: Record) -> bool:
+    """Whether all was counted and is within its limit."""
+    return not result["failures"] and all(cost["passed"] for cost in result["costs"])

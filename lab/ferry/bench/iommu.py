@@ -6,10 +6,9 @@ from __future__ import annotations
 import shutil
 import statistics
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from ferry import packages, paths, proc
 from ferry.errors import FerryError
@@ -17,6 +16,7 @@ from ferry.kernel import kbuild
 from ferry.kernel.kbuild import Kernel
 from ferry.vm import boots, machine, qemu, records
 from ferry.vm.boots import Boot
+from ferry.vm.records import Record
 from ferry.vm.store import Store
 
 FLAVOURS = ("vanilla", "ferry")
@@ -88,93 +88,35 @@ LOOPS = (
 )
 
 
-@dataclass(frozen=True)
-class Count:
-    """Instructions per map and unmap, on both kernels."""
-
-    loop: Loop
-    vanilla: float
-    ferry: float
-
-    @property
-    def percent(self) -> float:
-        """More than vanilla, in percent."""
-        return (self.ferry / self.vanilla - 1) * 100
-
-    @property
-    def passed(self) -> bool:
-        """Whether this is within the limit."""
-        return self.percent <= self.loop.limit_percent
-
-    def as_json(self) -> dict[str, Any]:
-        """The count as JSON."""
-        return {
-            **{"case": self.loop.title, "engine": "none", "loop": self.loop.name},
-            **{"vanilla": round(self.vanilla, 1), "instructions": round(self.ferry, 1)},
-            **{"percent": round(self.percent, 3), "limit_percent": self.loop.limit_percent},
-            "passed": self.passed,
-        }
+def cost(loop: Loop, vanilla: float, ferry: float) -> Record:
+    """Instructions per map and unmap, on both kernels, and whether that is within the limit."""
+    percent = (ferry / vanilla - 1) * 100
+    return {
+        **{"case": loop.title, "engine": "none", "loop": loop.name},
+        **{"vanilla": round(vanilla, 1), "instructions": round(ferry, 1)},
+        **{"percent": round(percent, 3), "limit_percent": loop.limit_percent},
+        "passed": percent <= loop.limit_percent,
+    }
 
 
-@dataclass(frozen=True)
-class Memory:
-    """KiB in page tables above the start: when all is unmapped, and at the most on the way."""
-
-    left: int
-    peak: int
-
-
-@dataclass(frozen=True)
-class Left:
-    """What a load of the DMA API leaves: KiB in page tables above those of the boot."""
-
-    pairs: int  # maps and unmaps, or reads of the disk
-    early: int  # after a tenth of them
-    late: int  # after all
+def passed(result: Record) -> bool:
+    """Whether all limits are met."""
+    left = (memory["left"] for memory in result["memory_kib"].get("ferry", {}).values())
+    return max(left, default=0) <= LEFT_LIMIT_KIB and all(cost["passed"] for cost in result["costs"])
 
 
 @dataclass(frozen=True)
 class Seen:
-    """What one kernel showed in one boot."""
+    """What one kernel showed in one boot, KiB above those of its start."""
 
     insn: dict[str, float] = field(default_factory=dict)  # by the loop's name
-    memory: dict[str, Memory] = field(default_factory=dict)  # by "vfio up" and the like
+    # By "vfio up" and the like: in page tables when all is unmapped, and at the most on the way
+    memory: dict[str, dict[str, int]] = field(default_factory=dict)
     speed: dict[str, list[float]] = field(default_factory=dict)  # pairs per ms, by workload
-    left: dict[str, Left] = field(default_factory=dict)  # by load and threads, "api_ring 4"
+    # By a load of the DMA API and threads, "api_ring 4": maps and unmaps, or reads of the disk, and what is
+    # left early, after a tenth of them, and late, after all
+    left: dict[str, dict[str, int]] = field(default_factory=dict)
     record: str = ""
-
-
-@dataclass(frozen=True)
-class Result:
-    """Both kernels beside each other."""
-
-    iova_gib: int
-    counts: list[Count]
-    memory: dict[str, dict[str, Memory]]  # by flavour
-    smp: dict[str, dict[str, list[float]]]  # pairs per ms of each round, by flavour and workload
-    kernels: dict[str, str]
-    # What the DMA API leaves, by mode, flavour, load and threads
-    api: dict[str, dict[str, dict[str, Left]]] = field(default_factory=dict)
-    records: tuple[str, ...] = ()
-
-    @property
-    def passed(self) -> bool:
-        """Whether all limits are met."""
-        left = all(memory.left <= LEFT_LIMIT_KIB for memory in self.memory.get("ferry", {}).values())
-        return left and all(count.passed for count in self.counts)
-
-    def as_json(self) -> dict[str, Any]:
-        """The result as JSON."""
-        plain = asdict(self)
-        speeds = {
-            flavour: {name: [round(speed, 1) for speed in each_round] for name, each_round in smp.items()}
-            for flavour, smp in self.smp.items()
-        }
-        return {
-            **{"kernels": self.kernels, "iova_gib": self.iova_gib, "memory_kib": plain["memory"]},
-            **{"costs": [count.as_json() for count in self.counts], "smp_pairs_per_ms": speeds},
-            **{"dma_api_kib": plain["api"], "passed": self.passed, "records": self.records},
-        }
 
 
 def build_module(kernel: Kernel) -> Path:
@@ -250,13 +192,13 @@ def parse(said: str) -> Seen:
         row = record["found"]
         name, _, case = record["of"].partition(":")
         if case:
-            seen.memory[case] = Memory(row["iommu_kib"], row["peak_kib"])
+            seen.memory[case] = {"left": row["iommu_kib"], "peak": row["peak_kib"]}
         seen.insn[name] = row["ns"] / row["pairs"]
         seen.speed.setdefault(name, []).append(row["pairs"] / row["ns"] * 1e6)
     for record in records.every(said, "left"):
         start = records.of(said, "start")["kib"]
-        left = Left(record["pairs"], record["early"] - start, record["late"] - start)
-        seen.left[f"{record['load']} {record['threads']}"] = left
+        left = {name: record[name] - start for name in ("early", "late")}
+        seen.left[f"{record['load']} {record['threads']}"] = {"pairs": record["pairs"], **left}
     return seen
 
 
@@ -300,7 +242,7 @@ def _see(title: str, all_boots: dict[Key, Boot], store: Store | None) -> dict[Ke
     return dict(zip(all_boots, seen, strict=True))
 
 
-def measure(iova_gib: int = 64, smp: bool = True, counted: bool = True, store: Store | None = None) -> Result:
+def measure(iova_gib: int = 64, smp: bool = True, counted: bool = True, store: Store | None = None) -> Record:
     """Boot both kernels under icount, then in turns with four CPUs, and compare.
 
     Without smp only what is counted, without counted only what the DMA API leaves.
@@ -314,15 +256,19 @@ def measure(iova_gib: int = 64, smp: bool = True, counted: bool = True, store: S
     seen = _see("count maps and unmaps", once, store)
     seen |= _see("map and unmap with four CPUs", _four_cpus(kernels, counted) if smp else {}, store)
     speeds: dict[str, dict[str, list[float]]] = {name: {} for name in FLAVOURS if smp and counted}
-    api: dict[str, dict[str, dict[str, Left]]] = {mode: {} for mode in API_MODES if smp}
+    api: dict[str, dict[str, Record]] = {mode: {} for mode in API_MODES if smp}
     for (part, name, _), shown in seen.items():
         if part in API_MODES:
             api[part][name] = shown.left
-        for workload, speed in shown.speed.items() if part == "smp" else ():
-            speeds[name].setdefault(workload, []).extend(speed)
+        for workload, each_round in shown.speed.items() if part == "smp" else ():
+            speeds[name].setdefault(workload, []).extend(round(speed, 1) for speed in each_round)
     base, ferry = ({} if not counted else seen["count", name, 0].insn for name in FLAVOURS)
-    counts = [Count(loop, base[loop.name], ferry[loop.name]) for loop in LOOPS if counted]
-    memory = {name: shown.memory for (part, name, _), shown in seen.items() if part == "count"}
-    releases = {name: kernel.release for name, kernel in kernels.items()}
-    named = tuple(shown.record for shown in seen.values() if shown.record)
-    return Result(iova_gib, counts, memory, speeds, releases, api, named)
+    return {
+        "kernels": {name: kernel.release for name, kernel in kernels.items()},
+        "iova_gib": iova_gib,
+        "memory_kib": {name: shown.memory for (part, name, _), shown in seen.items() if part == "count"},
+        "costs": [cost(loop, base[loop.name], ferry[loop.name]) for loop in LOOPS if counted],
+        "smp_pairs_per_ms": speeds,
+        "dma_api_kib": api,
+        "records": [shown.record for shown in seen.values() if shown.record],
+    }

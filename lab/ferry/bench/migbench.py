@@ -107,15 +107,6 @@ class Plan:
         return BOOT_S + self.count * (ROW_S + moved * SECONDS_PER_GIB)
 
 
-@dataclass(frozen=True)
-class Measured:
-    """The rows of a plan, the kernels they come from by flavour, and the machine as it was booted."""
-
-    rows: list[rows.Row]
-    kernels: dict[str, str]
-    machine: Machine
-
-
 def nodes(call: str) -> dict[str, int]:
     """migbench's options that name nodes, and the nodes: compaction stays on one."""
     source, target = (1, 0) if call == "promote" else (0, 1)
@@ -156,8 +147,13 @@ def script(plan: Plan) -> str:
     return "\n".join(lines)
 
 
-def measure(plan: Plan, machine: Machine, *, kvm: bool = False, store: Store | None = None) -> Measured:
-    """Boot what the plan needs, vanilla first, and measure. Raises FerryError if a byte is lost."""
+def measure(
+    plan: Plan, machine: Machine, *, kvm: bool = False, store: Store | None = None
+) -> tuple[list[rows.Row], dict[str, str]]:
+    """Boot what the plan needs, vanilla first, and measure. Returns rows, and the kernels' releases.
+
+    Raises FerryError if a byte is lost.
+    """
     plan.check(machine)
     parts, used, all_boots = plan.parts() * plan.rounds, programs(), []
     for number, part in enumerate(parts):
@@ -170,7 +166,7 @@ def measure(plan: Plan, machine: Machine, *, kvm: bool = False, store: Store | N
     of_boots, kernels = boots.run(
         title, all_boots, lambda index, said: whole(said, parts[index]), store, kvm=kvm
     )
-    return Measured(rows.with_ratios(rows.over_rounds(itertools.chain(*of_boots))), kernels, machine)
+    return rows.with_ratios(rows.over_rounds(itertools.chain(*of_boots))), kernels
 
 
 def whole(said: Said, plan: Plan) -> list[rows.Row]:

@@ -12,6 +12,7 @@ from ferry.errors import FerryError
 
 VANILLA = "vanilla"
 PERCENTILES = ("p50", "p99", "max")
+SPREADS = ("inaccessible_us", "write_wait_us", "fault_us")  # figures that have these
 
 
 def flavour(engine: str) -> str:
@@ -66,7 +67,9 @@ def from_migbench(row: dict[str, Any], engine: str, channels: int) -> Row:
     try:
         if not row["passed"] or row["mismatched_bytes"] or not row["verified_bytes"]:
             raise FerryError(f"{engine}: {row['mismatched_bytes']} bytes differ after the move: {row}")
-        away, waits = row.get("inaccessible_us", {}), row.get("write_wait_us", {})
+        spreads: dict[str, Any] = {
+            name: {key: row.get(name, {}).get(key) for key in PERCENTILES} for name in SPREADS
+        }
         return Row(
             **{key: row[key] for key in ("call", "memory", "folio_kib", "bytes", "threads", "busy")},
             **{key: row[key] for key in ("gbps", "gbps_min", "gbps_max", "cpu_ns_per_page")},
@@ -77,10 +80,8 @@ def from_migbench(row: dict[str, Any], engine: str, channels: int) -> Row:
             folios_per_call=row["per_call"],
             ratio=None,
             first_folio_us=row.get("first_folio_us"),
-            inaccessible_us={key: away.get(key) for key in PERCENTILES},
-            writes=waits.get("samples", 0),
-            write_wait_us={key: waits.get(key) for key in PERCENTILES},
-            fault_us={key: row.get("fault_us", {}).get(key) for key in PERCENTILES},
+            writes=row.get("write_wait_us", {}).get("samples", 0),
+            **spreads,
             verified_bytes=row["verified_bytes"],
         )
     except (KeyError, TypeError) as err:
@@ -118,14 +119,12 @@ def _percentiles(rounds: list[dict[str, float | None]]) -> dict[str, float | Non
 def _over_rounds(rounds: list[Row]) -> Row:
     figures: dict[str, Any] = {name: _median(getattr(row, name) for row in rounds) for name in MEDIANS}
     figures |= {name: sum(getattr(row, name) for row in rounds) for name in SUMS}
+    figures |= {name: _percentiles([getattr(row, name) for row in rounds]) for name in SPREADS}
     return replace(
         rounds[0],
         **figures,
         gbps_min=min(row.gbps_min for row in rounds),
         gbps_max=max(row.gbps_max for row in rounds),
-        inaccessible_us=_percentiles([row.inaccessible_us for row in rounds]),
-        write_wait_us=_percentiles([row.write_wait_us for row in rounds]),
-        fault_us=_percentiles([row.fault_us for row in rounds]),
         records=tuple(name for row in rounds for name in row.records),
     )
 

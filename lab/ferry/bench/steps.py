@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from ferry import packages, paths, proc
@@ -24,6 +24,7 @@ from ferry.server import profile
 from ferry.vm import boots, emulator, qemu, records
 from ferry.vm.boots import Boot, Said
 from ferry.vm.machine import Machine
+from ferry.vm.records import Record
 from ferry.vm.store import Store
 
 PLUGIN = emulator.HERE / "plugin/steps.c"
@@ -110,34 +111,27 @@ class Count:
     instructions: float
 
 
-@dataclass(frozen=True)
-class Breakdown:
-    """One migration: an engine, a folio size, and where its instructions went."""
+def breakdown(
+    folio_kib: int, engine: str, channels: int, counts: Sequence[Count], record: str = ""
+) -> Record:
+    """One migration: an engine, a folio size, and where its instructions went, per folio."""
+    steps = dict.fromkeys(STEPS, 0.0)
+    for count in counts:
+        steps[count.step] += count.instructions
+    return {
+        **{"folio_kib": folio_kib, "engine": engine, "channels": channels},
+        **{"instructions": round(sum(steps.values()), 1), "records": [record]},
+        "steps": {step: round(instructions, 1) for step, instructions in steps.items()},
+        "functions": [{**asdict(count), "instructions": round(count.instructions, 2)} for count in counts],
+    }
 
-    folio_kib: int
-    engine: str
-    channels: int
-    counts: tuple[Count, ...]
-    records: tuple[str, ...] = ()
 
-    @property
-    def total(self) -> float:
-        """Instructions per folio."""
-        return sum(count.instructions for count in self.counts)
-
-    def by_step(self) -> dict[str, float]:
-        """Instructions per folio of each step."""
-        totals = dict.fromkeys(STEPS, 0.0)
-        for count in self.counts:
-            totals[count.step] += count.instructions
-        return totals
-
-    def by_function(self) -> dict[str, float]:
-        """Instructions per folio of each function, the dearest first."""
-        totals: dict[str, float] = {}
-        for count in self.counts:
-            totals[count.function] = totals.get(count.function, 0.0) + count.instructions
-        return dict(sorted(totals.items(), key=lambda item: -item[1]))
+def by_function(profile: Record) -> dict[str, float]:
+    """Instructions per folio of each function, in all steps."""
+    totals: dict[str, float] = {}
+    for count in profile["functions"]:
+        totals[count["function"]] = totals.get(count["function"], 0.0) + count["instructions"]
+    return totals
 
 
 def build_plugin() -> Path:
@@ -219,7 +213,7 @@ def parse(text: str, symbols: Iterable[tuple[int, str]], folios: int) -> tuple[C
     return tuple(Count(step, name, count / folios) for (step, name), count in total.items())
 
 
-def measure(plan: Plan, store: Store | None = None) -> tuple[list[Breakdown], dict[str, str]]:
+def measure(plan: Plan, store: Store | None = None) -> tuple[list[Record], dict[str, str]]:
     """Boot once for each engine and folio size; returns what was counted, and the kernels' releases."""
     plan.check()
     plugin = build_plugin()
@@ -237,7 +231,7 @@ def measure(plan: Plan, store: Store | None = None) -> tuple[list[Breakdown], di
         job = qemu.Job(text, RUN_S, programs=programs, kernel_args=("nokaslr",), plugin=counter)
         all_boots.append(Boot(f"the count of {folio}, {engine}", flavour, plan.machine, job))
 
-    def parsed(index: int, said: Said) -> Breakdown:
+    def parsed(index: int, said: Said) -> Record:
         folio, engine = cells[index]
         channels = plan.channels if engine == "dcbm" else 0
         text = records.of(said.text, "plugin")["text"]
@@ -247,6 +241,6 @@ def measure(plan: Plan, store: Store | None = None) -> tuple[list[Breakdown], di
         symbols = [(int(one["address"], 16), one["name"]) for one in records.every(said.text, "symbol")]
         folios = 1 if plan.call in ENTRIES else parse_size(plan.size) // parse_size(folio)
         counts = parse(text, symbols, folios)
-        return Breakdown(parse_size(folio) // 1024, engine, channels, counts, (said.record,))
+        return breakdown(parse_size(folio) // 1024, engine, channels, counts, said.record)
 
     return boots.run(f"count {len(cells)} moves ({plan.server})", all_boots, parsed, store)

@@ -22,10 +22,12 @@ from ferry.errors import FerryError
 from ferry.vm import boots, qemu, records
 from ferry.vm.boots import Boot, Said
 from ferry.vm.machine import Machine
+from ferry.vm.records import Record
 from ferry.vm.store import Store
 
 APPLICATIONS = ("pool", "redis", "arena")
 ENGINES = (rows.VANILLA, "none", "cpu", "dcbm")
+CHANNELS, DEPTH = 16, 256  # of the engine, and descriptors in flight on each
 PACKAGES = ("gcc", "libc6-dev", "make")
 TIMEOUT_S = 3600.0
 DISTANCE = "Far memory is as fast as near memory here: figures are of the moves alone."
@@ -73,8 +75,6 @@ class Plan:
         *(Arena("2M", 32, mover) for mover in ("memcpy", "move_pages")),
     )
     arena_moves: int = 4
-    channels: int = 16
-    depth: int = 256  # descriptors in flight on each
 
 
 @dataclass(frozen=True)
@@ -85,32 +85,26 @@ class Cell:
     case: str
     folio: str
     engine: str
-    channels: int
     script: str  # that measures it, once the engine is chosen
     settings: tuple[tuple[str, int], ...] = ()  # of the kernel's, other than their defaults
     folios: int = 0  # that it has, if it says so
     rival: str = ""  # the case that it is compared with on vanilla, if not its own
+
+    @property
+    def channels(self) -> int:
+        """How many it has."""
+        return CHANNELS if self.engine == "dcbm" else 0
 
     def __str__(self) -> str:
         settings = "".join(f", {name}={value}" for name, value in self.settings)
         return f"{self.case}, {self.folio}, {self.engine}{settings}"
 
 
-@dataclass(frozen=True)
-class Measured:
-    """What a cell has shown."""
-
-    cell: Cell
-    figures: dict[str, Any]
-    record: str = ""
-
-    @property
-    def speed(self) -> float:
-        """What ratios are of: requests, or moves."""
-        moves = self.figures.get("moves")
-        if moves:
-            return 1e6 * len(moves) / sum(float(move["us"]) for move in moves)
-        return float(self.figures["per_second"])
+def speed(found: Record) -> float:
+    """What ratios are of: requests, or moves."""
+    if moves := found.get("moves"):
+        return 1e6 * len(moves) / sum(float(move["us"]) for move in moves)
+    return float(found["per_second"])
 
 
 def cells(plan: Plan, applications: Sequence[str], engines: Sequence[str]) -> list[Cell]:
@@ -119,14 +113,10 @@ def cells(plan: Plan, applications: Sequence[str], engines: Sequence[str]) -> li
     return [cell for application in applications for cell in made[application](plan, engines)]
 
 
-def _channels(plan: Plan, engine: str) -> int:
-    return plan.channels if engine == "dcbm" else 0
-
-
 def _pools(plan: Plan, engines: Sequence[str]) -> list[Cell]:
     return [
         Cell(
-            *("pool", f"pool, {pool.batch} buffers a call", pool.folio, engine, _channels(plan, engine)),
+            *("pool", f"pool, {pool.batch} buffers a call", pool.folio, engine),
             f"of_folios {parse_size(pool.folio)} pool --items {pool.buffers} --near {pool.near} "
             f"--batch {pool.batch} --requests {pool.requests} --warmup {pool.warmup}",
             folios=pool.buffers,
@@ -141,7 +131,7 @@ def _redis(plan: Plan, engines: Sequence[str]) -> list[Cell]:
     load = f"{plan.redis_requests} {plan.redis_warmup} {plan.traced_requests}"
     job = f"tiered_redis {plan.value_bytes} {plan.keys} {plan.near_mib} {load}"
     return [
-        Cell("redis", "redis", "4K", engine, _channels(plan, engine), job, way)
+        Cell("redis", "redis", "4K", engine, job, way)
         for engine in engines
         for way in (((), (PROMOTE_BATCH,)) if engine in ("none", "dcbm") else ((),))
     ]
@@ -151,7 +141,7 @@ def _arenas(plan: Plan, engines: Sequence[str]) -> list[Cell]:
     """The application's own copy needs no engine, so it is made on one kernel alone."""
     return [
         Cell(
-            *("arena", f"arena, {arena.mover}", arena.folio, engine, _channels(plan, engine)),
+            *("arena", f"arena, {arena.mover}", arena.folio, engine),
             f"of_folios {parse_size(arena.folio)} arena --items {arena.folios} --by {arena.mover} "
             f"--moves {plan.arena_moves}",
             folios=arena.folios,
@@ -162,13 +152,13 @@ def _arenas(plan: Plan, engines: Sequence[str]) -> list[Cell]:
     ]
 
 
-def script(plan: Plan, cell: Cell) -> str:
+def script(cell: Cell) -> str:
     """The job of a guest."""
     lines = [
         (qemu.GUEST / "redis.sh").read_text(),
         (qemu.GUEST / "tier.sh").read_text(),
         f"step {shlex.quote(str(cell))}",
-        clients.engine_line(cell.engine, plan.channels, plan.depth),
+        clients.engine_line(cell.engine, CHANNELS, DEPTH),
         *(f"echo {value} >{setting_file(name)}" for name, value in cell.settings),
         cell.script,
     ]
@@ -193,27 +183,27 @@ def programs(application: str) -> dict[str, Path]:
 
 
 def measure(
-    plan: Plan, machine: Machine, chosen: Sequence[Cell], store: Store | None = None
-) -> tuple[list[Measured], dict[str, str]]:
-    """Each cell in a boot of its own. Returns them in order, and the kernels' releases.
+    machine: Machine, chosen: Sequence[Cell], store: Store | None = None
+) -> tuple[list[Record], dict[str, str]]:
+    """Each cell in a boot of its own. Returns what was found, in order, and the kernels' releases.
 
     Raises FerryError if a byte is wrong, or nothing was promoted or demoted.
     """
     files = {name: programs(name) for name in {cell.application for cell in chosen}}
 
     def boot(cell: Cell) -> Boot:
-        job = qemu.Job(script(plan, cell), TIMEOUT_S, programs=files[cell.application])
+        job = qemu.Job(script(cell), TIMEOUT_S, programs=files[cell.application])
         return Boot(str(cell), rows.flavour(cell.engine), machine, job)
 
-    def parsed(index: int, said: Said) -> Measured:
+    def parsed(index: int, said: Said) -> Record:
         return parse(said.text, chosen[index], said.record)
 
-    return boots.run(
-        f"tier memory in {len(chosen)} VMs ({machine.name})", [*map(boot, chosen)], parsed, store
-    )
+    title = f"tier memory in {len(chosen)} VMs ({machine.name})"
+    found, kernels = boots.run(title, [*map(boot, chosen)], parsed, store)
+    return with_ratios(chosen, found), kernels
 
 
-def parse(said: str, cell: Cell, record: str = "") -> Measured:
+def parse(said: str, cell: Cell, record: str = "") -> Record:
     """What a guest has recorded, if all bytes are right and memory has moved. Raises FerryError otherwise."""
     figures = records.of(said, "tier")["found"]
     wrong = {name: figures[name] for name in ("mismatches", "misplaced", "left") if figures.get(name)}
@@ -223,7 +213,11 @@ def parse(said: str, cell: Cell, record: str = "") -> Measured:
         raise FerryError(f"{cell}: {figures['promoted']} promoted, {figures['demoted']} demoted")
     if cell.folio != "4K" and (large := records.of(said, "large")["folios"]) < cell.folios:
         raise FerryError(f"{cell}: {large} large folios instead of {cell.folios}")
-    return Measured(cell, figures | _of_moves(cell, figures, said), record)
+    what: Record = {"case": cell.case, "folio": cell.folio, "engine": cell.engine}
+    what |= {"channels": cell.channels} if cell.channels else {}
+    what |= {"settings": dict(cell.settings)} if cell.settings else {}
+    what |= figures | _of_moves(cell, figures, said)
+    return what | ({"records": [record]} if record else {})
 
 
 def _of_moves(cell: Cell, figures: dict[str, Any], said: str) -> dict[str, float]:
@@ -244,23 +238,17 @@ def _of_moves(cell: Cell, figures: dict[str, Any], said: str) -> dict[str, float
     return {"move_us_per_folio": figures["move_ns"] / moved / 1e3, "move_ms": figures["move_ns"] / 1e6}
 
 
-def as_json(measured: Sequence[Measured]) -> list[dict[str, Any]]:
-    """A record of each, with its ratio to vanilla in the same case, or in that of its rival."""
-    vanillas = {(row.cell.case, row.cell.folio): row for row in measured if row.cell.engine == rows.VANILLA}
-    return [
-        _as_json(row, vanillas.get((row.cell.rival or row.cell.case, row.cell.folio))) for row in measured
-    ]
-
-
-def _as_json(row: Measured, vanilla: Measured | None) -> dict[str, Any]:
-    cell = row.cell
-    figures: dict[str, Any] = {"case": cell.case, "folio": cell.folio, "engine": cell.engine}
-    figures |= {"channels": cell.channels} if cell.channels else {}
-    figures |= {"settings": dict(cell.settings)} if cell.settings else {}
-    if vanilla:
-        ratio = row.speed / vanilla.speed
-        figures |= {"ratio": ratio} | ({"gain": gain(ratio)} if vanilla is not row else {})
-    return figures | row.figures | ({"records": [row.record]} if row.record else {})
+def with_ratios(chosen: Sequence[Cell], found: Sequence[Record]) -> list[Record]:
+    """Each with its ratio to vanilla in the same case, or in that of its rival."""
+    pairs = [*zip(chosen, found, strict=True)]
+    vanillas = {(cell.case, cell.folio): row for cell, row in pairs if cell.engine == rows.VANILLA}
+    compared = []
+    for cell, row in pairs:
+        vanilla = vanillas.get((cell.rival or cell.case, cell.folio))
+        ratio = speed(row) / speed(vanilla) if vanilla else None
+        told = {"ratio": ratio, "gain": gain(ratio) if ratio and vanilla is not row else None}
+        compared.append(row | {name: value for name, value in told.items() if value is not None})
+    return compared
 
 
 def gain(ratio: float) -> str:

@@ -4,12 +4,12 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
 
-from ferry.bench import migbench
+from ferry.bench import migbench, rows
 from ferry.commands import options
 from ferry.errors import UsageError
 from ferry.results import provenance, report
+from ferry.results.compare import Json
 from ferry.vm import machine
 
 # What is passed on to migbench: least value, default, and what it is.
@@ -108,18 +108,15 @@ def run(args: argparse.Namespace) -> int:
     plan = options.plan(migbench.Plan, args, extra=extra, ferry=args.kernel)
     plan.check(computer)
     output = report.output(args)
-    measured = migbench.measure(plan, computer, kvm=args.kvm, store=provenance.store(args.anew))
+    measured, kernels = migbench.measure(plan, computer, kvm=args.kvm, store=provenance.store(args.anew))
     name = f"{computer.name}, folios one by one" if args.one_by_one else computer.name
     order = f", {args.order} order" if args.order != "up" else ""
     how = f"{plan.call}{order}{', threads apart' * args.apart}{', fragmented target' * args.fragmented}"
-    output.tell(as_json(measured, f"{name}: {plan.size} per run, {how}", args.kvm))
+    origin = provenance.of_vms(computer, kernels, kvm=args.kvm)
+    output.tell(as_json(measured, origin, f"{name}: {plan.size} per run, {how}"))
     return 0
 
 
-def as_json(measured: migbench.Measured, title: str, kvm: bool = False) -> dict[str, Any]:
+def as_json(measured: list[rows.Row], origin: Json, title: str) -> Json:
     """Rows, and where they come from."""
-    return {
-        "provenance": provenance.of_vms(measured.machine, measured.kernels, kvm=kvm),
-        "title": title,
-        "runs": [row.as_json() for row in measured.rows],
-    }
+    return {"provenance": origin, "title": title, "runs": [row.as_json() for row in measured]}

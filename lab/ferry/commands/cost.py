@@ -24,12 +24,12 @@ def run(args: argparse.Namespace) -> int:
     output = report.output(args)
     store = provenance.store(args.anew)
     if args.unbatched:
-        counted = cost.measure(cost.UNBATCHED_CASES, cost.UNBATCHED_LIMITS, "unbatched", store)
+        counted, kernels = cost.measure(cost.UNBATCHED_CASES, cost.UNBATCHED_LIMITS, "unbatched", store)
     else:
-        counted = cost.measure(store=store)
-    origin = provenance.of_vms(machine.get(cost.MACHINE), counted.kernels)
+        counted, kernels = cost.measure(store=store)
+    origin = provenance.of_vms(machine.get(cost.MACHINE), kernels)
     title = "Instructions per moved folio (icount)"
-    lost = [(failure.case, failure.kernel, failure.why) for failure in counted.failures]
+    lost = [(*failure.values(),) for failure in counted["failures"]]
     failures = [Grid("Not counted", ("caller", "kernel", "why"), lost, left=3)] if lost else []
-    output.tell({"provenance": origin, "title": title, **counted.as_json()}, *failures)
-    return 0 if counted.passed else 1
+    output.tell({"provenance": origin, "title": title, **counted}, *failures)
+    return 0 if cost.passed(counted) else 1

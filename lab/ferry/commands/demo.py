@@ -13,7 +13,7 @@ from ferry.kernel import kbuild
 from ferry.results import page, provenance, report
 from ferry.server import profile
 from ferry.tables import experiments, runner
-from ferry.vm import emulator, machine
+from ferry.vm import machine
 
 # The kernels take turns: a shared host has better and worse seconds.
 PLAN = migbench.Plan(rounds=5, runs=1)
@@ -32,10 +32,10 @@ def run(args: argparse.Namespace) -> int:
     report.check_writable(target)
     for flavour in ("vanilla", "ferry"):
         kbuild.build(flavour)
-    measured = migbench.measure(PLAN, computer, store=provenance.store())
-    release = measured.kernels["ferry"]
-    title = f"{computer.cpus} emulated CPUs, {PLAN.size} per run from node 0 to node 1, Linux {release}"
-    result = as_json(measured, title) | {"headline": _on_the_server()}
+    measured, kernels = migbench.measure(PLAN, computer, store=provenance.store())
+    title = f"{computer.cpus} emulated CPUs, {PLAN.size} per run from node 0 to node 1"
+    origin = provenance.of_vms(computer, kernels)
+    result = as_json(measured, origin, f"{title}, Linux {kernels['ferry']}") | {"headline": _on_the_server()}
     report.Output(str(target)).tell(result)
     *_, written = page.write()
     print(f"{target}\n{written}")
@@ -46,7 +46,6 @@ def _on_the_server() -> dict[str, Any]:
     """What the channels of the emulated server give: a part of v5-throughput, in virtual time."""
     server, table = profile.load(SERVER), experiments.get("v5-throughput")
     cells = experiments.throughput_cells(FOLIOS, [server.dma.channels], ("vanilla", "dma", "ferry"))
-    emulator.build()
     computer = server.as_machine()
     measured, kernels = runner.in_vms(cells, computer, store=provenance.store())
     return {

@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import argparse
 import statistics
-from typing import Any
 
 from ferry import paths
 from ferry.bench import iommu
 from ferry.commands import options
 from ferry.errors import UsageError
 from ferry.results import present, provenance, report
+from ferry.results.compare import Json
 from ferry.results.grid import Grid
 from ferry.vm import machine
 
@@ -40,19 +40,19 @@ def run(args: argparse.Namespace) -> int:
     result = iommu.measure(args.iova, not args.no_smp, not args.dma_api, provenance.store(args.anew))
     used = [machine.get(name) for name in ("iommu", "iommu-smp")]
     origins = {computer.name: provenance.of_vms(computer, iommu.FLAVOURS) for computer in used}
-    shown = result.as_json()
+    passed = iommu.passed(result)
     tables = []
     if not args.dma_api:
         title = "Instructions per map and unmap (icount, 1 CPU)"
-        tables = [present.grid(title, [*shown["costs"], *_published()]), _rest(result)]
-    if result.api:
-        tables.append(_api(result))
-    output.write({"provenance": origins, **shown})
+        tables = [present.grid(title, [*result["costs"], *_published()]), _rest(result)]
+    if result["dma_api_kib"]:
+        tables.append(_api(result["dma_api_kib"]))
+    output.write({"provenance": origins, **result, "passed": passed})
     output.show({}, *tables)
-    return 0 if result.passed else 1
+    return 0 if passed else 1
 
 
-def _published() -> list[dict[str, Any]]:
+def _published() -> list[Json]:
     """What was posted, in seconds, as cells beside those that are counted."""
     return [
         {"case": f"published: {name}, VFIO, 16 TiB, its machine, s", "engine": "none", "vanilla": vanilla}
@@ -61,29 +61,30 @@ def _published() -> list[dict[str, Any]]:
     ]
 
 
-def _rest(result: iommu.Result) -> Grid:
+def _rest(result: Json) -> Grid:
     lines = []
-    for case in result.memory["ferry"]:
-        memories = [result.memory[name][case] for name in iommu.FLAVOURS]
-        cells = (f"{memory.left:,} KiB, peak {memory.peak:,}" for memory in memories)
-        lines.append((f"left of {result.iova_gib} GiB: {case.replace('_', ', ')}", *cells))
+    for case in result["memory_kib"]["ferry"]:
+        memories = [result["memory_kib"][name][case] for name in iommu.FLAVOURS]
+        cells = (f"{memory['left']:,} KiB, peak {memory['peak']:,}" for memory in memories)
+        lines.append((f"left of {result['iova_gib']} GiB: {case.replace('_', ', ')}", *cells))
     for name, _, _, vanilla, ferry in PUBLISHED:
         lines.append((f"published: {name}, 16 TiB", f"{vanilla:,} MiB", f"{ferry:,} MiB"))
-    for workload in result.smp.get("ferry", {}):
-        speeds = [result.smp[name][workload] for name in iommu.FLAVOURS]
+    all_speeds = result["smp_pairs_per_ms"]
+    for workload in all_speeds.get("ferry", {}):
+        speeds = [all_speeds[name][workload] for name in iommu.FLAVOURS]
         spreads = (f"{statistics.median(some):.1f} ({min(some):.1f} to {max(some):.1f})" for some in speeds)
         lines.append((f"4 threads, {workload}: pairs per ms, median (all)", *spreads))
     return Grid("Memory in page tables, and speed with 4 CPUs", ("what", *iommu.FLAVOURS), lines)
 
 
-def _api(result: iommu.Result) -> Grid:
+def _api(left: Json) -> Grid:
     columns = [(mode, flavour) for mode in iommu.API_MODES for flavour in iommu.FLAVOURS]
     lines = []
-    for case in result.api[iommu.API_MODES[0]]["ferry"]:
-        lefts = [result.api[mode][flavour][case] for mode, flavour in columns]
+    for case in left[iommu.API_MODES[0]]["ferry"]:
+        lefts = [left[mode][flavour][case] for mode, flavour in columns]
         load, threads = case.split()
         what = iommu.API_LOADS.get(load, "reads of a disk of 4 KiB to 1 MiB")
-        cells = (f"{left.early:,}, {left.late:,}" for left in lefts)
-        lines.append((f"{what}: {lefts[0].pairs:,}", threads, *cells))
+        cells = (f"{kib['early']:,}, {kib['late']:,}" for kib in lefts)
+        lines.append((f"{what}: {lefts[0]['pairs']:,}", threads, *cells))
     title = "KiB that the DMA API leaves in page tables: after a tenth of a load, after all"
     return Grid(title, ("load", "threads", *(f"{mode}, {flavour}" for mode, flavour in columns)), lines)

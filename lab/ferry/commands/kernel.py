@@ -18,23 +18,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
     verb = verbs.add_parser("build", help="build kernels (default: vanilla and ferry)")
     verb.add_argument("flavours", nargs="*", metavar="FLAVOUR", help=", ".join(kbuild.FLAVOURS))
-    verb.set_defaults(verb=_build)
+    verb.set_defaults(run=_build)
 
     verb = verbs.add_parser("export", help="write everything as series for 'git am', each with its letter")
     verb.add_argument("folder", type=Path, metavar="DIR", help="a new or empty folder")
-    verb.set_defaults(verb=_export)
+    verb.set_defaults(run=_export)
 
     verb = verbs.add_parser("refresh", help="write the commits of build/linux back to the base's patches")
-    verb.set_defaults(verb=_refresh)
+    verb.set_defaults(run=_refresh)
 
     verb = verbs.add_parser(
         "drift", help="try all patches on linux-source as it is installed; name each that fails"
     )
-    verb.set_defaults(verb=_drift)
+    verb.set_defaults(run=_drift)
 
     verb = verbs.add_parser("check", help="checkpatch, sparse, kernel-doc over what would be exported")
     verb.add_argument("checks", nargs="*", metavar="CHECK", help=", ".join(check.CHECKS))
-    verb.set_defaults(verb=_check)
+    verb.set_defaults(run=_check)
 
     verb = verbs.add_parser("deb", help="make Debian packages of a kernel with Ferry, into out/deb")
     start = f"start from this, or '{deb.DEBIAN}', or '{deb.CLOUD}' for virtual machines"
@@ -49,18 +49,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     verb.add_argument(
         "--sign", metavar="KEY", help="sign it for Secure Boot: a PEM file with a key and its certificate"
     )
-    verb.set_defaults(verb=_deb)
+    verb.set_defaults(run=_deb)
     options.examples(
         verb,
         "kernel deb                            # from the running kernel's config",
         "kernel deb --config debian            # from Debian's",
     )
-
-
-def run(args: argparse.Namespace) -> int:
-    """Do what the verb says."""
-    code: int = args.verb(args)
-    return code
 
 
 def _build(args: argparse.Namespace) -> int:

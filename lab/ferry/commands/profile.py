@@ -5,14 +5,15 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import asdict
+from itertools import chain
 from pathlib import Path
-from typing import Any
 
 from ferry import files
 from ferry.bench import migbench, steps
 from ferry.bench.sizes import parse_size
 from ferry.commands import options
 from ferry.results import picture, present, provenance, report
+from ferry.results.compare import Json
 from ferry.results.grid import Grid
 
 MOST_FUNCTIONS = 12  # are shown
@@ -42,14 +43,14 @@ def run(args: argparse.Namespace) -> int:
     place = Path(args.plot) if args.plot else None
     if place:
         report.check_writable(place)
-    breakdowns, kernels = steps.measure(plan, provenance.store(args.anew))
-    result = {"provenance": provenance.of_vms(plan.machine, kernels), **as_json(plan, breakdowns)}
+    profiles, kernels = steps.measure(plan, provenance.store(args.anew))
+    result = {"provenance": provenance.of_vms(plan.machine, kernels), **as_json(plan, profiles)}
     if place:
         files.write_bytes(place, picture.picture(result) or b"")
     functions = [
         _functions(
             f"Instructions per folio of {folio}, by function",
-            [breakdown for breakdown in breakdowns if breakdown.folio_kib == parse_size(folio) // 1024],
+            [profile for profile in profiles if profile["folio_kib"] == parse_size(folio) // 1024],
         )
         for folio in plan.folios
     ]
@@ -57,39 +58,17 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def as_json(plan: steps.Plan, breakdowns: list[steps.Breakdown]) -> dict[str, Any]:
+def as_json(plan: steps.Plan, profiles: list[Json]) -> Json:
     """All that was counted."""
     how = f", {plan.order} order" * (plan.order != "up") + ", folios one by one" * plan.one_by_one
-    return {
-        "title": f"Instructions per folio, by step (icount, 1 CPU{how})",
-        "plan": asdict(plan),
-        "profiles": [
-            {
-                "folio_kib": breakdown.folio_kib,
-                "engine": breakdown.engine,
-                "channels": breakdown.channels,
-                "instructions": round(breakdown.total, 1),
-                "records": breakdown.records,
-                "steps": {step: round(count, 1) for step, count in breakdown.by_step().items()},
-                "functions": [
-                    {**asdict(count), "instructions": round(count.instructions, 2)}
-                    for count in breakdown.counts
-                ],
-            }
-            for breakdown in breakdowns
-        ],
-    }
+    title = f"Instructions per folio, by step (icount, 1 CPU{how})"
+    return {"title": title, "plan": asdict(plan), "profiles": profiles}
 
 
-def _functions(title: str, breakdowns: list[steps.Breakdown]) -> Grid:
+def _functions(title: str, profiles: list[Json]) -> Grid:
     """The dearest functions, beside each other."""
-    columns = [breakdown.by_function() for breakdown in breakdowns]
-    dearest: dict[str, float] = {}
-    for column in columns:
-        for name, count in column.items():
-            dearest[name] = max(dearest.get(name, 0.0), count)
-    lines = [
-        (name, *(f"{column.get(name, 0.0):,.0f}" for column in columns))
-        for name in sorted(dearest, key=lambda name: -dearest[name])[:MOST_FUNCTIONS]
-    ]
-    return Grid(title, ("function", *(present.engine(asdict(breakdown)) for breakdown in breakdowns)), lines)
+    columns = [steps.by_function(profile) for profile in profiles]
+    counts = {name: [column.get(name, 0.0) for column in columns] for name in chain(*columns)}
+    dearest = sorted(counts, key=lambda name: -max(counts[name]))[:MOST_FUNCTIONS]
+    lines = [(name, *(f"{count:,.0f}" for count in counts[name])) for name in dearest]
+    return Grid(title, ("function", *map(present.engine, profiles)), lines)

@@ -11,7 +11,6 @@ from ferry.commands import options
 from ferry.errors import choose
 from ferry.results import provenance, report
 from ferry.server import profile
-from ferry.vm import emulator
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -33,7 +32,6 @@ def run(args: argparse.Namespace) -> int:
     part += "" if len(cells) == len(clients.FOLIOS) * len(clients.ENGINES) else "-part"
     output = report.output(args, paths.OUT / f"redis{part}.json")
     plan = clients.Plan()
-    emulator.build()
     computer = server.as_machine()
     measured, kernels = clients.measure(plan, computer, cells, provenance.store(args.anew))
     what = f"moved {2 * plan.trips} times: {plan.requests:,} requests, virtual time"
@@ -43,7 +41,7 @@ def run(args: argparse.Namespace) -> int:
             "title": f"redis-server under load on one CPU, {what}",
             "profile": args.profile,
             "requests": plan.requests,
-            "cells": [measurement.as_json(plan) for measurement in measured],
+            "cells": measured,
         }
     )
     return 0

@@ -19,12 +19,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     verbs = parser.add_subparsers(metavar="VERB", required=True)
 
     verb = verbs.add_parser("build", help="build QEMU with the PTDMA device")
-    verb.set_defaults(verb=_build)
+    verb.set_defaults(run=_build)
 
     verb = verbs.add_parser("fit", help="find the engine's parameters that fit the posted throughputs")
     options.add_profile(verb, experiments.FITTED_SERVER)
     options.add_flag(verb, "write", "put them into server/NAME.toml")
-    verb.set_defaults(verb=_fit, develops=True)
+    verb.set_defaults(run=_fit, develops=True)
 
     what = "see or set the faults and rates of the channels of a server that runs (vm --profile)"
     verb = verbs.add_parser("fault", help=what)
@@ -33,13 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     verb.add_argument("--channel", type=int, metavar="N", help="default: all")
     verb.add_argument("--vm", metavar="ID", help="default: the one that runs")
-    verb.set_defaults(verb=_fault)
-
-
-def run(args: argparse.Namespace) -> int:
-    """Do what the verb says."""
-    code: int = args.verb(args)
-    return code
+    verb.set_defaults(run=_fault)
 
 
 def _build(args: argparse.Namespace) -> int:
@@ -50,21 +44,14 @@ def _build(args: argparse.Namespace) -> int:
 
 def _fit(args: argparse.Namespace) -> int:
     server = profile.load(args.profile)
-    emulator.build()
-    fitted = fit.run(server)
-    cells = [
-        {"folio": residual.folio, "engine": "dma", "channels": residual.channels, "ratio": residual.ratio}
-        | {"published_ratio": residual.published}
-        | {"fitted": (residual.folio, residual.channels) in experiments.FITTED}
-        for residual in fitted.residuals
-    ]
+    dma, cells = fit.run(server)
     grid.show(present.grid("Ratios to vanilla, the earlier design as it was posted", cells))
     for kind, misfits in present.residuals(cells).items():
         print(f"{kind}: {misfits}")
-    for key, value in asdict(fitted.dma).items():
+    for key, value in asdict(dma).items():
         print(f"{key} = {value}")
     if args.write:
-        profile.store_dma(server.name, fitted.dma)
+        profile.store_dma(server.name, dma)
     return 0
 
 

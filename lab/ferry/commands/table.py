@@ -17,7 +17,6 @@ from ferry.progress import elapsed, note
 from ferry.results import compare, page, present, provenance, report
 from ferry.server import profile
 from ferry.tables import experiments, here, runner
-from ferry.vm import emulator
 from ferry.vm.machine import Machine
 from ferry.vm.store import Store
 
@@ -158,7 +157,6 @@ def _measure(
         (measured, missing), origin = here.measure(cells), provenance.of_here()
     else:
         cells, missing = _on_channels(table, cells, server)
-        emulator.build()
 
         def booted(computer: Machine) -> Machine:
             return computer.one_by_one() if args.one_by_one else computer

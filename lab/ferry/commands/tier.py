@@ -11,7 +11,6 @@ from ferry.commands import options
 from ferry.errors import choose
 from ferry.results import provenance, report
 from ferry.server import profile
-from ferry.vm import emulator
 
 # With a node without CPUs, which ACPI calls slower.
 SERVER = "cxl"
@@ -38,17 +37,16 @@ def run(args: argparse.Namespace) -> int:
     choose("engine", args.engines, tier.ENGINES)
     whole = len(args.applications) == len(tier.APPLICATIONS) and len(args.engines) == len(tier.ENGINES)
     output = report.output(args, paths.OUT / f"tier{'' if whole else '-part'}.json")
-    server, plan = profile.load(SERVER), tier.Plan()
-    emulator.build()
+    server = profile.load(SERVER)
     computer = server.as_machine()
-    cells = tier.cells(plan, args.applications, args.engines)
-    measured, kernels = tier.measure(plan, computer, cells, provenance.store(args.anew))
+    cells = tier.cells(tier.Plan(), args.applications, args.engines)
+    measured, kernels = tier.measure(computer, cells, provenance.store(args.anew))
     output.tell(
         {
             "provenance": provenance.of_vms(computer, kernels),
             "title": f"two tiers on one CPU, virtual time. {tier.DISTANCE}",
             "profile": server.name,
-            "cells": tier.as_json(measured),
+            "cells": measured,
         }
     )
     return 0

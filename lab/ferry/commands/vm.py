@@ -19,7 +19,7 @@ from ferry.errors import UsageError, choose
 from ferry.kernel import kbuild
 from ferry.progress import note
 from ferry.server import profile
-from ferry.vm import emulator, machine, qemu
+from ferry.vm import machine, qemu
 
 DAY_S = 86400.0
 PORT = "/dev/ttyS1"  # that of a guest's output
@@ -79,7 +79,6 @@ def _on_server(args: argparse.Namespace) -> int:
     server, setup = profile.load(args.profile), _engine(args)
     if args.kvm:
         raise UsageError(f"profile {server.name} is emulated: leave out --kvm")
-    emulator.build()
     kernel = kbuild.build(args.kernel)
     job = qemu.Job(
         f"{setup}{shlex.join(args.command)}" if args.command else server_shell_script(server.name, setup),

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import shutil
 import tomllib
 from dataclasses import dataclass
@@ -82,8 +81,7 @@ def verify(base: Base) -> None:
     if base.sha256 is None:
         note(f"note: {base.package} {base.version} is new to Ferry, which knows {base.tested}")
         return
-    with base.tarball.open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    digest = files.contents(base.tarball)
     if digest != base.sha256:
         again = f"apt-get install --reinstall {base.package}"
         if base.suite:

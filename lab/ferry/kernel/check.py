@@ -140,11 +140,10 @@ def each_patch(table: series.Table) -> None:
     out = root / "out-ferry"
     out.mkdir(exist_ok=True)
     options = config.merge(tree.HERE.fragments(("common", "ferry", "test")))
-    files.write(out / "ferry.config", config.render(options))
     for commit in git(root, "rev-list", "--reverse", f"{tree.BASE}..{series.BRANCH}").split():
         subject = git(root, "log", "-1", "--format=%s", commit)
         git(root, "checkout", "-q", "--force", commit)
-        kbuild.make(out, f"KCONFIG_ALLCONFIG={out / 'ferry.config'}", "allnoconfig", title="configure")
+        kbuild.set_options(out, options)
         try:
             said = _make_and_listen(out, [_QUIET, "bzImage", "modules"], f"build {commit[:12]}")
         except CommandFailed as err:

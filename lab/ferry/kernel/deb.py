@@ -145,8 +145,7 @@ def configure(
     """Make .config; modules lists those to keep, as /proc/modules does, None: all of start's."""
     options = ferry_options(start, tests) | (sign.OPTIONS if signed else {})
     if start is None:
-        files.write(out / "ferry.config", config.render(options))
-        kbuild.make(out, f"KCONFIG_ALLCONFIG={out / 'ferry.config'}", "allnoconfig", title="configure")
+        kbuild.set_options(out, options)
     else:
         _write(out, start, _OVERRIDES | options)
         if modules:

@@ -144,13 +144,17 @@ def _configure(row: Flavour, out: Path, places: Places) -> None:
     if files.read(stamp) == state:
         return
     stamp.unlink(missing_ok=True)
-    files.write(out / "ferry.config", config.render(options))
     scratch = out / ".config.new"
-    where = (f"KCONFIG_ALLCONFIG={out / 'ferry.config'}", f"KCONFIG_CONFIG={scratch}")
-    make(out, *where, "allnoconfig", title=f"configure {row.name}")
+    set_options(out, options, f"KCONFIG_CONFIG={scratch}", title=f"configure {row.name}")
     config.verify(options, config.parse(scratch.read_text()))
     files.write(out / ".config", scratch.read_text())
     files.write(stamp, state)
+
+
+def set_options(out: Path, options: config.Options, *words: str, title: str = "configure") -> None:
+    """Have Kconfig make a .config of options alone, and what they need."""
+    files.write(out / "ferry.config", config.render(options))
+    make(out, f"KCONFIG_ALLCONFIG={out / 'ferry.config'}", *words, "allnoconfig", title=title)
 
 
 def _compiler() -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Iterable
 from pathlib import Path
 
 from ferry import files, packages, paths, proc
@@ -43,18 +44,21 @@ TEST_S = 600
 def build(kernel: Kernel) -> list[Path]:
     """The kselftests of Ferry, built beside the kernel."""
     packages.ensure(["gcc", "libc6-dev", "make", "e2fsprogs", "xfsprogs"])
+    return sorted(program for folder in FOLDERS for program in build_folder(kernel, folder))
+
+
+def build_folder(kernel: Kernel, folder: str, names: Iterable[str] = ()) -> list[Path]:
+    """The programs of one folder of selftests, or some of them."""
     # Debian 12's own headers are older than what the functions of selftests/mm use.
     kbuild.make(kernel.build_dir, "headers", title="make the headers for kselftests")
-    return sorted(program for folder in FOLDERS for program in _build(kernel, folder))
-
-
-def _build(kernel: Kernel, folder: str) -> list[Path]:
     source = kernel.source_dir / "tools/testing/selftests" / folder
     output = kernel.source_dir.parent / "selftests" / folder
     output.mkdir(parents=True, exist_ok=True)
     headers = f"KHDR_INCLUDES=-isystem {kernel.build_dir}/usr/include"
-    args: list[str | Path] = ["make", "-C", source, f"OUTPUT={output}", headers]
-    proc.run(args, title=f"build kselftests of {folder}")
+    targets = [output / name for name in names]
+    proc.run(
+        ["make", "-C", source, f"OUTPUT={output}", headers, *targets], title=f"build kselftests of {folder}"
+    )
     programs = [p for p in output.iterdir() if p.is_file() and not p.suffix]
     if not programs:
         raise FerryError(f"{source} built no test into {output}")

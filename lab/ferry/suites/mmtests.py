@@ -12,7 +12,7 @@ import shlex
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ferry import files, packages, paths, proc
+from ferry import files, packages, paths
 from ferry.bench import migbench, rows
 from ferry.errors import FerryError, choose
 from ferry.kernel import kbuild
@@ -79,15 +79,7 @@ class Plan:
 def build(kernel: Kernel, tests: tuple[str, ...]) -> Path:
     """The folder with the tests' programs."""
     packages.ensure(["gcc", "libc6-dev", "make", "libnuma-dev", "libcap-dev"])
-    source = kernel.source_dir / "tools/testing/selftests/mm"
-    output = kernel.source_dir.parent / "selftests/mm"
-    output.mkdir(parents=True, exist_ok=True)
-    programs = sorted({str(output / test.split()[0]) for test in tests})
-    headers = f"KHDR_INCLUDES=-isystem {kernel.source_dir}/usr/include"
-    proc.run(
-        ["make", "-C", source, f"OUTPUT={output}", headers, *programs], title="build Linux's tests of mm"
-    )
-    return output
+    return kselftest.build_folder(kernel, "mm", sorted({test.split()[0] for test in tests}))[0].parent
 
 
 def script(plan: Plan, engine: str, programs: Path) -> str:

@@ -180,10 +180,7 @@ def _with_copies(measurement: Measured, measured: Sequence[Measured]) -> Measure
 
 
 def _alike(cell: Cell, other: Cell) -> bool:
-    names = ("folios", "write_rate")
-    return _moves(cell) == _moves(other) and all(
-        getattr(cell, name) == getattr(other, name) for name in names
-    )
+    return (_moves(cell), cell.folios, cell.write_rate) == (_moves(other), other.folios, other.write_rate)
 
 
 def _moves(cell: Cell) -> tuple[str, str]:

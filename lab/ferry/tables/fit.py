@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -31,29 +31,6 @@ BOUNDS = {
 }
 
 Key = tuple[str, int]  # folio, channels
-
-
-@dataclass(frozen=True)
-class Residual:
-    """One cell of the fit."""
-
-    folio: str
-    channels: int
-    ratio: float
-    published: float
-
-    @property
-    def percent(self) -> float:
-        """How much more than posted."""
-        return (self.ratio / self.published - 1) * 100
-
-
-@dataclass(frozen=True)
-class Fit:
-    """The parameters found, and what they leave unexplained."""
-
-    dma: Dma
-    residuals: list[Residual]
 
 
 def copy_ns(dma: Dma, folio_bytes: int, channels: int) -> float:
@@ -92,8 +69,8 @@ def posted_ratios(throughput: Mapping[str, Any]) -> dict[Key, float]:
     }
 
 
-def run(server: Profile) -> Fit:
-    """Measure, fit, measure again."""
+def run(server: Profile) -> tuple[Dma, list[dict[str, Any]]]:
+    """Measure, fit, measure again. Returns the parameters, and cells that show what they leave over."""
     throughput = experiments.published()["v5"]["throughput"]
     posted = posted_ratios(throughput)
     vanilla = experiments.throughput_cells(throughput["folios"], [], ["vanilla"])
@@ -107,8 +84,11 @@ def run(server: Profile) -> Fit:
     }
     dma = search(server.dma, partial(_loss, posted, base, rest))
     real = _measure(replace(server, dma=dma), cells)
-    residuals = [Residual(*key, base[key[0]] / real[key], posted[key]) for key in posted]
-    return Fit(dma, residuals)
+    return dma, [
+        {"folio": folio, "engine": "dma", "channels": count, "ratio": base[folio] / real[folio, count]}
+        | {"published_ratio": ratio, "fitted": (folio, count) in experiments.FITTED}
+        for (folio, count), ratio in posted.items()
+    ]
 
 
 def _measure(server: Profile, cells: list[Cell]) -> dict[Key, float]:

@@ -11,13 +11,13 @@ nothing that a later run takes for done.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
 import shutil
 import tomllib
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from ferry import files, packages, paths, proc
@@ -64,8 +64,9 @@ def base(path: Path = HERE / "base.toml") -> Base:
     return Base(**table | {"configure": tuple(table["configure"])})
 
 
+@cache
 def build() -> Path:
-    """Build the emulator unless it is up to date; returns the program."""
+    """Build the emulator unless it is up to date, which is looked at once; returns the program."""
     package = base()
     packages.ensure([*PACKAGES, *FIRMWARE_PACKAGES])
     with files.locked(paths.BUILD / "qemu.lock"):
@@ -131,7 +132,7 @@ def _release(description: Path) -> str:
 
 def _verify(package: Base, description: Path) -> None:
     """Compare the .dsc file with the checksum of its version; an unknown version is only noted."""
-    release, digest = _release(description), hashlib.sha256(description.read_bytes()).hexdigest()
+    release, digest = _release(description), files.contents(description)
     if release not in package.sha256:
         note(f"note: {package.package} {release} is new to Ferry, which knows {', '.join(package.sha256)}")
     elif digest != package.sha256[release]:

@@ -103,6 +103,11 @@ class Machine:
         """QEMU's -m."""
         return f"{self.node_mib * self.nodes}M"
 
+    def bare(self, kvm: bool = False) -> list[str]:
+        """QEMU's command line for the machine, without any port, disk or kernel."""
+        words = ("-nodefaults", "-no-user-config", "-display", "none", "-smp", self.smp, "-m", self.memory)
+        return [*self.command(kvm), *words, *self.qemu_args(kvm)]
+
     @property
     def _cores(self) -> int:
         return -(-self.cpus // self.cpu_nodes)

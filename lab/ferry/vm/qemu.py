@@ -193,7 +193,7 @@ def identity(kernel: Kernel, machine: Machine, job: Job, kvm: bool = False) -> s
 
 def ensure_emulator(machine: Machine, kvm: bool = False) -> None:
     """Build or install what is to run the machine, unless it is there."""
-    if machine.needs_own_emulator(kvm):
+    if machine.command(kvm)[0] == str(emulator.BINARY):
         emulator.build()
     elif not machine.program:
         packages.ensure(["qemu-system-x86"])
@@ -251,9 +251,7 @@ def _initramfs_command(
 ) -> list[str]:
     append = ["console=ttyS0", "loglevel=7", *KERNEL_ARGS, *machine.command_line, *job.kernel_args]
     return [
-        *(*machine.command(kvm), "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"),
-        *("-smp", machine.smp, "-m", machine.memory),
-        *machine.qemu_args(kvm),
+        *(*machine.bare(kvm), "-no-reboot"),
         *(job.plugin.words(folder) if job.plugin else ()),
         *(("-qmp", f"unix:{folder / CONTROL},server=on,wait=off") if job.controlled else ()),
         *("-kernel", str(kernel.image), "-initrd", str(folder / ROOT), "-append", " ".join(append)),

@@ -82,8 +82,7 @@ class Guest:
 
     def _command(self) -> list[str]:
         return [
-            *(*self._machine.command(self._kvm), "-nodefaults", "-no-user-config", "-display", "none"),
-            *("-smp", self._machine.smp, "-m", self._machine.memory, *self._machine.qemu_args(self._kvm)),
+            *self._machine.bare(self._kvm),
             *("-device", "virtio-rng-pci", "-chardev", f"file,id=console,path={self.console}"),
             *("-chardev", "stdio,id=operator,signal=off"),
             *("-serial", "chardev:console", "-serial", "chardev:operator", *self._qemu_args),
