@@ -177,9 +177,10 @@ def _fit(kept: Kept) -> str:
         return f"{_ratio(cell)}{star} ({number('published_ratio', '.2f')(cell)}), {off}"
 
     rows = [[present.size(kib), *(shown(cells[kib, count]) for count in channels)] for kib in sizes]
-    told = "; ".join(f"{kind}: {misfits}" for kind, misfits in present.residuals(result["cells"]).items())
+    misfits = present.residuals(result["cells"])
+    told = " ".join(f"{kind.capitalize()}: {words}." for kind, words in misfits.items())
     head = _by_channels("ratio to vanilla, emulated (posted), residual", channels)
-    return f"{_origin(result)}; * fitted. {told}.\n\n{_table(head, rows)}"
+    return f"{_origin(result)}; * fitted. {told}\n\n{_table(head, rows)}"
 
 
 def _by_channels(first: str, channels: Sequence[int]) -> list[str]:
