@@ -171,7 +171,6 @@ static void engine_spoil(struct engine *e, struct migrate_copy *copy)
 static int engine_submit(struct migrator *m, struct migrate_copy *copy)
 {
 	struct engine *e = container_of(m, struct engine, m);
-
 	int refused;
 
 	e->saw_refused |= copy->src == e->refused;
