@@ -247,7 +247,7 @@ def _trade(axes: Axes, cells: Sequence[Json]) -> None:
             axes.scatter(points["ferry"][0], most, marker="_", color=f"C{i}", s=400)
         where: dict[str, Any] = {"xytext": (-10, 4), "textcoords": "offset points", "ha": "right"}
         axes.annotate(present.size(kib), points["ferry"], color=f"C{i}", **where)
-    for _, label, marker in (*kinds, ("", "the most GB/s that RFC v5 has posted, where Ferry has more", "_")):
+    for _, label, marker in (*kinds, ("", "most GB/s posted", "_")):
         axes.scatter([], [], marker=marker, color="black", s=60, label=label)
     axes.set_xscale("log")
     axes.margins(x=0.1)
