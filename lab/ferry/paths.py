@@ -8,10 +8,11 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 KERNEL = ROOT / "kernel"
 BUILD = ROOT / "build"
-OUT = ROOT / "out"
 # Which Linux of kernel/bases: './ferry --base NAME' puts it into the environment, and starts Python then.
 BASES = KERNEL / "bases"
 DEFAULT_BASE = "6.12"
 BASE = os.environ.get("FERRY_BASE") or DEFAULT_BASE
+# Results of another base are in a folder of their own, so that none replaces another.
+OUT = ROOT / "out" / (BASE if BASE != DEFAULT_BASE else "")
 # Of this run alone: two at once do not overwrite each other's.
 LOGS = BUILD / "log" / f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"

@@ -139,6 +139,14 @@ def test_the_launcher_tells_python_the_base(monkeypatch: pytest.MonkeyPatch) -> 
     assert os.environ["FERRY_BASE"] == "1.0"
 
 
+@pytest.mark.parametrize(("base", "folder"), [("7.3", "out/7.3"), (paths.DEFAULT_BASE, "out")])
+def test_results_of_another_base_replace_none(base: str, folder: str) -> None:
+    env = os.environ | {"FERRY_BASE": base, "PYTHONPATH": str(paths.ROOT / "lab")}
+    words = [sys.executable, "-c", "from ferry import paths; print(paths.OUT.relative_to(paths.ROOT))"]
+    done = subprocess.run(words, env=env, capture_output=True, text=True, check=True)
+    assert done.stdout == f"{folder}\n"
+
+
 def test_every_command_has_help() -> None:
     text = cli.make_parser().format_help()
     for name, command in cli.COMMANDS.items():

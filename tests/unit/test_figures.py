@@ -13,7 +13,7 @@ import pytest
 
 from ferry import cli, paths
 from ferry.commands import report as command
-from ferry.errors import FerryError
+from ferry.errors import FerryError, UsageError
 from ferry.results import figures, page, picture
 from ferry.results.figures import Kept
 
@@ -147,6 +147,14 @@ def test_results_of_no_commit_are_not_kept(out: Path) -> None:
     _measured(out, "demo")
     _measured(out, "redis", provenance={"commit": "0123456789ab-changed"})
     with pytest.raises(FerryError, match="changes that no commit has"):
+        command.keep()
+    assert not figures.FOLDER.exists()
+
+
+def test_results_of_another_base_are_not_kept(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _measured(out, "demo")
+    monkeypatch.setattr(paths, "BASE", "1.0")
+    with pytest.raises(UsageError, match=f"--keep is for results of base {paths.DEFAULT_BASE}"):
         command.keep()
     assert not figures.FOLDER.exists()
 

@@ -83,7 +83,10 @@ def _headline(kept: figures.Kept) -> bytes:
 
 
 def keep() -> None:
-    """Copy the results that out/ has. Raises FerryError if one is of files that no commit has."""
+    """Copy the results that out/ has. Raises FerryError if one is of files that no commit has, and
+    UsageError for those of another base, which no page shows."""
+    if paths.BASE != paths.DEFAULT_BASE:
+        raise UsageError(f"--keep is for results of base {paths.DEFAULT_BASE}: leave out --base")
     # What is of a part of the cells, or of another machine, has another name.
     results = {}
     for path in (paths.OUT / f"{name}.json" for name in figures.COMMANDS):
