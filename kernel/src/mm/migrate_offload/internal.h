@@ -150,7 +150,7 @@ struct migrate_stretch {
  * @window_pages: what was unmapped together with it or before
  * @start_ns: when its first folio was unmapped
  * @deadline: in jiffies; an engine that has done nothing by then has failed
- * @nr_before: how many chunks @m had been given before
+ * @nr_before: how many others @m had been given when it had all of this one
  * @nr_ended: how many @m had ended when @deadline was set
  * @pending: copies that the engine has not finished, and one for the submitter
  * @told: the copy that was submitted last has ended, all but its last parts

@@ -195,7 +195,7 @@ static int pipeline_submit_chunk(struct migrate_pipeline *p, u64 start_ns)
 	chunk->m = m;
 	chunk->stats = m->stats;
 	chunk->nr_ended = atomic_long_read(&m->stats->nr_ended);
-	chunk->nr_before = atomic_long_fetch_inc(&m->stats->nr_submitted);
+	atomic_long_inc(&m->stats->nr_submitted);
 	chunk->unfit_pages = 0;
 	atomic_set(&chunk->pending, chunk->nr_folios + 1);
 	reinit_completion(&chunk->told);
@@ -207,6 +207,8 @@ static int pipeline_submit_chunk(struct migrate_pipeline *p, u64 start_ns)
 	}
 	chunk->tell = tell && end[-1].submitted;
 	p->engine_idle = !m->flush(m, p->data);
+	/* Another call's chunk may have overtaken it until now */
+	chunk->nr_before = atomic_long_read(&m->stats->nr_submitted) - 1;
 	chunk->lost_ns = ktime_get_ns() - start_ns;
 	migrate_pipeline_set_deadline(p, chunk);
 	trace_migrate_offload_submit(m->name, p->next, chunk->nr_folios,

@@ -133,8 +133,11 @@ static int engine_refuses(struct engine *e, struct migrate_copy *copy)
 
 static void engine_count(struct engine *e, struct migrate_copy *copy)
 {
-	if (!e->nr_submitted++)
+	if (!e->nr_submitted++) {
 		e->src0 = copy->src;
+		if (e->overtaken)
+			atomic_long_inc(&e->m.stats->nr_submitted);
+	}
 	e->nr_tell += copy->tell;
 	set_bit(copy->src->index, e->given);
 	atomic_inc(&e->nr_inflight);

@@ -76,6 +76,7 @@ struct engine {
 	DECLARE_BITMAP(given, NR_FOLIOS);
 	unsigned int nr_crept;
 	unsigned int nr_beside;		/* folios of others while it creeps */
+	bool overtaken;			/* by a chunk of another call */
 };
 
 struct fixture {

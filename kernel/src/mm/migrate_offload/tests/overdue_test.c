@@ -142,6 +142,38 @@ static void engine_that_has_much_to_do_is_not_stuck(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, migrate_kunit_nr_intact(fx), NR_FOLIOS);
 }
 
+/* The other call's chunk, and after the deadline this one */
+static void end_the_other_first(struct work_struct *work)
+{
+	struct engine *e = container_of(work, struct engine, work.work);
+
+	if (e->nr_crept++) {
+		migrate_kunit_engine_drain(e);
+		return;
+	}
+	atomic_long_inc(&e->m.stats->nr_ended);
+	schedule_delayed_work(&e->work, msecs_to_jiffies(14 * DEADLINE_MS));
+}
+
+/* It was counted first, and the engine was given another one before it had this */
+static void chunk_that_was_overtaken_is_not_stuck(struct kunit *test)
+{
+	struct migrate_offload_settings s = migrate_kunit_small();
+	struct fixture *fx = test->priv;
+
+	migrate_kunit_prepare(test, FAULT_SLOW);
+	s.chunk_pages = NR_FOLIOS;
+	s.window_pages = NR_FOLIOS;
+	s.deadline_ms = 10 * DEADLINE_MS;
+	KUNIT_ASSERT_EQ(test, 0, migrate_kunit_apply(s));
+	fx->engine.overtaken = true;
+	fx->engine.work.work.func = end_the_other_first;
+	KUNIT_ASSERT_TRUE(test, migrate_kunit_ended_in_time(fx, migrate_kunit_in_thread(test)));
+	KUNIT_EXPECT_EQ(test, nr_overdue(fx), 0);
+	KUNIT_EXPECT_EQ(test, migrate_kunit_nr_moved(fx), NR_FOLIOS);
+	KUNIT_EXPECT_EQ(test, migrate_kunit_nr_intact(fx), NR_FOLIOS);
+}
+
 static void page_of_1g_has_more_time(struct kunit *test)
 {
 	struct migrate_offload_state state = { .deadline = HZ / 10 };
@@ -244,6 +276,7 @@ static struct kunit_case migrate_offload_overdue_cases[] = {
 	KUNIT_CASE(engine_that_ends_only_others_is_abandoned),
 	KUNIT_CASE(engine_that_is_late_with_some_loses_those),
 	KUNIT_CASE(engine_that_has_much_to_do_is_not_stuck),
+	KUNIT_CASE(chunk_that_was_overtaken_is_not_stuck),
 	KUNIT_CASE(page_of_1g_has_more_time),
 	KUNIT_CASE(channel_that_is_stuck_beside_others_is_abandoned),
 	KUNIT_CASE(costs_are_known_when_windows_are_replaced),
