@@ -47,7 +47,9 @@ extern unsigned int dcbm_share_bytes;
  */
 static inline size_t dcbm_run_bytes(const struct migrate_copy *copy)
 {
-	return max_t(size_t, copy->stripe_bytes, dcbm_share_bytes);
+	if (dcbm_share_bytes < DCBM_RUN_BYTES)
+		return dcbm_share_bytes;
+	return max_t(size_t, copy->stripe_bytes, DCBM_RUN_BYTES);
 }
 
 struct dcbm_chan;

@@ -227,15 +227,19 @@ static void share_as_before(void *before)
 	dcbm_share_bytes = (unsigned long)before;
 }
 
+/* However large parts are otherwise */
 static void part_has_no_more_than_share_bytes(struct kunit *test)
 {
 	struct dcbm_blocks *b = get_blocks(test);
+	unsigned int i;
 
 	if (DCBM_RUN_FOLIOS < 4)
 		kunit_skip(test, "base pages are large");
 	KUNIT_ASSERT_EQ(test, 0,
 			kunit_add_action_or_reset(test, share_as_before,
 						  (void *)(unsigned long)dcbm_share_bytes));
+	for (i = 0; i < 1 << RUN_ORDER; i++)
+		b->copies[i].stripe_bytes = DCBM_RUN_BYTES;
 	dcbm_share_bytes = 2 * PAGE_SIZE;
 	begin_at(b, 1, 1);
 	KUNIT_EXPECT_TRUE(test, dcbm_append(&b->part, copy_of(b, 2, 2)));
