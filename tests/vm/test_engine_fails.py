@@ -108,12 +108,16 @@ def said() -> dict[str, dict[str, Any]]:
 
 
 def _metric(said: dict[str, dict[str, Any]], moment: str, name: str) -> int:
-    (value,) = re.findall(rf"^{re.escape(name)} (\d+)$", said[f"{moment} metrics"]["text"], re.MULTILINE)
-    return int(value)
+    text = said[f"{moment} metrics"]["text"]
+    found = re.findall(rf"^{re.escape(name)} (\d+)$", text, re.MULTILINE)
+    assert len(found) == 1, text
+    return int(found[0])
 
 
 def _problems(said: dict[str, dict[str, Any]], moment: str) -> set[str]:
-    return {each["problem"] for each in json.loads(said[f"{moment} check.json"]["text"])["problems"]}
+    text = said[f"{moment} check.json"]["text"]
+    assert text.startswith("{"), text
+    return {each["problem"] for each in json.loads(text)["problems"]}
 
 
 def test_before_all_is_well(said: dict[str, dict[str, Any]]) -> None:

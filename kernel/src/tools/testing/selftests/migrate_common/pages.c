@@ -12,6 +12,7 @@
 
 #include "memory.h"
 #include "pages.h"
+#include "system.h"
 
 /* --- what the kernel says --- */
 
@@ -236,9 +237,29 @@ static void ignore(int signal)
 	(void)signal;
 }
 
+/* Pages that Linux has taken away from their owners since boot */
+static long pages_recovered(void)
+{
+	char path[80];
+	long sum = 0;
+
+	for (int node = 0; ; node++) {
+		snprintf(path, sizeof(path),
+			 "/sys/devices/system/node/node%d/memory_failure/recovered", node);
+		if (access(path, R_OK))
+			return sum;
+		sum += file_read_long(path);
+	}
+}
+
+/*
+ * madvise() also returns 0 if the page was marked before, is still its owner's, and is
+ * just not mapped, as it is being moved.
+ */
 int page_poison(char *addr)
 {
 	sighandler_t old = signal(SIGBUS, ignore);
+	long before = pages_recovered();
 	int error;
 
 	/* Busy: it is locked, or has just moved away */
@@ -246,7 +267,7 @@ int page_poison(char *addr)
 		error = madvise(addr, PAGE, MADV_HWPOISON) ? errno : 0;
 	while (error == EBUSY);
 	signal(SIGBUS, old);
-	return error;
+	return error || pages_recovered() > before ? error : EHWPOISON;
 }
 
 int uffd_open(char *addr, size_t size, int mode)

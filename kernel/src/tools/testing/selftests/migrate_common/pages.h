@@ -56,7 +56,10 @@ bool page_readable(const char *addr);
 
 /* A page that is in a pipe has a reference that nothing can explain */
 bool page_to_pipe(char *addr, int pipe_fd[2]);
-/* Let it go bad, without a signal to this task: 0 or errno */
+/*
+ * Let it go bad, without a signal to this task: 0 if Linux took it away, or errno.
+ * EHWPOISON: it is marked, and may still be read.
+ */
 int page_poison(char *addr);
 
 /* @mode: UFFDIO_REGISTER_MODE_WP or _MISSING. -1: there is no such userfaultfd */

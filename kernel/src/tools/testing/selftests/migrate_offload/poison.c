@@ -103,8 +103,11 @@ static void *mover(void *arg)
 {
 	struct task *m = arg;
 
-	for (int i = 0; m->moves ? i < m->moves : !m->stop; i++)
+	for (int i = 0; m->moves ? i < m->moves : !m->stop; i++) {
 		pages_move(m->region, m->nodes[!(i % 2)], OWN);
+		/* Linux takes no page away that is always isolated */
+		usleep(1000);
+	}
 	return NULL;
 }
 
