@@ -72,6 +72,8 @@ def test_archive_members_are_aligned() -> None:
         "[    1.0] Oops: general protection fault, probably for non-canonical address",
         "[    1.0] page dumped because: still mapped when deleted",
         "[    1.0] DMA-API: cacheline tracking EEXIST, overlapping mappings aren't supported",
+        "[    1.0] traps: python3[251] general protection fault ip:4feee4 sp:7fff error:0 in python3.11",
+        "[    1.0] bench[52]: segfault at 7f0000000000 ip 0000000000401000 sp 00007fff error 4 in bench",
     ],
 )
 def test_console_complaint_is_found_with_its_step(line: str) -> None:

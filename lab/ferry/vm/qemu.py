@@ -43,6 +43,8 @@ PROBE = Machine("probe", cpus=1, nodes=1, cpu_nodes=1, node_mib=512)
 
 # With -no-reboot, the reboot after a panic ends QEMU.
 KERNEL_ARGS = ("oops=panic", "panic=-1")
+# Of a program that dies the console has the registers. Not in guests whose figures change with each word.
+HOST_ROOT_ARGS = ("print-fatal-signals=1",)
 
 
 class BadGuest(FerryError):
@@ -201,7 +203,7 @@ def ensure_emulator(machine: Machine, kvm: bool = False) -> None:
 
 def vng_command(kernel: Kernel, machine: Machine, kernel_args: tuple[str, ...], kvm: bool) -> list[str]:
     """virtme-ng with the host's root: an interactive shell, unless more is added."""
-    append = [*KERNEL_ARGS, *machine.command_line, *kernel_args]
+    append = [*KERNEL_ARGS, *HOST_ROOT_ARGS, *machine.command_line, *kernel_args]
     program, *firmware = machine.command(kvm)
     return [
         # vng looks for its other half, virtme-run, in PATH.
