@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""An access that lies in two pages reaches both, whatever the emulated TLB holds: server/qemu/patches/0003."""
+"""An access that lies in two pages reaches both, whatever the TLB holds: server/qemu/patches/0003."""
 
 from __future__ import annotations
 
