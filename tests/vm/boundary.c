@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Loads and stores of 2, 4 and 8 bytes that lie in two pages, right after an access to the second page.
- * The pages meet at an address that 2^26 to 2^46 divide. Writes a record of how many were checked, and
- * how many were wrong.
+ * The pages meet at an address that 2^26 to 2^46 divide. Writes a record of how many checks there were; how
+ * many were wrong, if any, is told on stderr.
  */
 #define _GNU_SOURCE
 #include <err.h>
@@ -73,6 +73,8 @@ int main(void)
 		for (i = 1; i < sizeof(uint64_t); i++)
 			ACROSS(uint64_t, boundary, i);
 	}
-	printf("{\"record\": \"boundary\", \"checks\": %ld, \"wrong\": %ld}\n", checks, wrong);
+	if (wrong)
+		errx(1, "%ld of %ld accesses to two pages are wrong", wrong, checks);
+	printf("{\"record\": \"boundary\", \"checks\": %ld}\n", checks);
 	return 0;
 }
