@@ -36,7 +36,7 @@ _COMPLAINT = re.compile(
             r"Unable to handle ",
             r"general protection fault",
             r"kmemleak: \d+ new",
-            # A program dies of what nobody expects: its memory may be wrong.
+            # A program dies of an access that it has no handler for: its memory may be wrong.
             r"traps: \S+\[\d+\] ",
             r"\S+\[\d+\]: segfault at ",
         )

@@ -43,7 +43,8 @@ PROBE = Machine("probe", cpus=1, nodes=1, cpu_nodes=1, node_mib=512)
 
 # With -no-reboot, the reboot after a panic ends QEMU.
 KERNEL_ARGS = ("oops=panic", "panic=-1")
-# Of a program that dies the console has the registers. Not in guests whose figures change with each word.
+# Of a program that dies of a signal the console has the registers. Not for other guests: figures of those
+# that count instructions change with each word.
 HOST_ROOT_ARGS = ("print-fatal-signals=1",)
 
 

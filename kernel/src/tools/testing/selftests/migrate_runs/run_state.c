@@ -224,7 +224,7 @@ TEST_F(folios, uffd_wp)
 	close(fd);
 }
 
-/* What may not be executed; Linux logs the end of who has no handler */
+/* The child executes what it may not. Linux logs the end of who has no handler. */
 static void end_child(int signal)
 {
 	(void)signal;
