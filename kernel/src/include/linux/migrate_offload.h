@@ -198,5 +198,6 @@ void migrate_offload_unregister(struct migrator *m);
 void migrate_copy_split(struct migrate_copy *copy, unsigned int nr_parts);
 void migrate_copy_told(struct migrate_copy *copy);
 void migrate_copy_done(struct migrate_copy *copy, int error);
+void migrate_copy_disown(struct migrate_copy *copy);
 
 #endif /* _LINUX_MIGRATE_OFFLOAD_H */

@@ -48,28 +48,21 @@ EXPORT_SYMBOL_GPL(migrate_copy_told);
  * migrate_copy_done() - report the fate of one part of a copy
  * @copy: a copy that submit() has taken
  * @error: 0 if every byte of the part is in place, or
- *	-ETIMEDOUT: the engine is stuck and may still read and write. The
- *	migrator took references to @copy->src and @copy->dst for this part
- *	before it said so, and drops them only if the engine does finish: the
- *	core gives the destination up, the source stays where it was, and
- *	neither is reused meanwhile;
  *	-EHWPOISON: the source is poisoned, and the folio cannot be moved;
  *	-EBUSY: there was no room for the part after all. No fault of the engine;
  *	another -errno: the part is not copied, and the engine no longer
  *	touches the folios.
  *
  * Called exactly once per part, from any context. The migrator must not touch
- * @copy after the call for the last part.
+ * @copy after the call for the last part. As long as the engine may read or write
+ * it is not called: see migrate_copy_disown().
  */
 void migrate_copy_done(struct migrate_copy *copy, int error)
 {
 	/* The copy's owner may be done with it once its last part is */
 	struct migrate_chunk *chunk = copy->chunk;
 
-	/* Stuck outweighs all else: then nobody may use the destination */
-	if (error == -ETIMEDOUT)
-		xchg(&copy->error, error);
-	else if (error)
+	if (error)
 		cmpxchg(&copy->error, 0, error);
 
 	/* Orders the store to copy->error before the read by the chunk's owner */

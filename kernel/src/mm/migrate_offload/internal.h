@@ -50,12 +50,14 @@ struct migrate_offload_settings {
  * struct migrate_slot - one folio in a chunk
  * @copy: the pair of folios, and the engine's business
  * @submitted: the engine has taken the copy
+ * @disowned: the migrator can do without the channel that has it
  * @overdue: it had not ended it at the deadline
  * @start_ns: when the unmapping began; 0 if nobody wants to know
  */
 struct migrate_slot {
 	struct migrate_copy copy;
 	bool submitted;
+	bool disowned;
 	bool overdue;
 	u64 start_ns;
 };
@@ -145,6 +147,7 @@ struct migrate_stretch {
  * @lost_ns: how long the task did nothing but submit its copies and wait
  * @unfit_pages: base pages that nobody may copy early
  * @written: the copy of a mapped folio was void
+ * @disowned: a copy is, so the rest is not waited for
  * @copied_folios: how many of them @m copied and that moved
  * @copied_pages: the same in base pages
  * @window_pages: what was unmapped together with it or before
@@ -167,6 +170,7 @@ struct migrate_chunk {
 	u64 lost_ns;
 	unsigned long unfit_pages;
 	bool written;
+	bool disowned;
 	unsigned int copied_folios;
 	unsigned long copied_pages;
 	unsigned long window_pages;
@@ -187,7 +191,6 @@ struct migrate_chunk {
  * @owner: if retired: the migrator's module, which must stay
  * @first: if retired: number of the oldest chunk in flight
  * @end: if retired: number of the chunk after the youngest
- * @nr_overdue: if retired: copies that had not ended
  * @nr_chunks: in the ring
  * @chunks: a ring
  *
@@ -201,7 +204,6 @@ struct migrate_window {
 	struct module *owner;
 	unsigned int first;
 	unsigned int end;
-	unsigned int nr_overdue;
 	unsigned int nr_chunks;
 	struct migrate_chunk chunks[] __counted_by(nr_chunks);
 };
@@ -315,6 +317,7 @@ void migrate_stretch_end(const struct migrate_stretch *stretch,
 			 struct migrate_offload_state *state, u64 now_ns);
 
 /* overdue.c */
+void migrate_offload_keep(struct migrate_slot *slot);
 void migrate_offload_retire_window(struct migrate_offload_state *state,
 				   struct migrate_window *window,
 				   unsigned int first, unsigned int end,

@@ -7,10 +7,13 @@
  * to or read is kept here: the window, and a reference to each folio. So a
  * source cannot be moved or unplugged meanwhile. Once a second it is seen what
  * has ended. While something of an engine is overdue it is out of service; then
- * it is given another chance.
+ * it is given another chance. A migrator with several channels disowns the copies of
+ * the one that is stuck: they are kept like the others, but the rest of the engine
+ * serves on.
  */
 #define pr_fmt(fmt) "migrate_offload: " fmt
 
+#include <linux/export.h>
 #include <linux/jiffies.h>
 #include <linux/mm.h>
 #include <linux/module.h>
@@ -18,11 +21,61 @@
 
 #include "internal.h"
 
+/* Of the list, and of a slot's overdue and disowned */
 static DEFINE_SPINLOCK(retired_lock);
 static LIST_HEAD(retired_windows);
 
 static void reap_work_fn(struct work_struct *work);
 static DECLARE_DELAYED_WORK(reap_work, reap_work_fn);
+
+/* One copy less is waited for until the engine serves */
+static void count_less(struct migrator_stats *stats)
+{
+	if (atomic_long_dec_and_test(&stats->overdue))
+		pr_info("%s is in service again\n", kobject_name(&stats->kobj));
+}
+
+/**
+ * migrate_offload_keep() - leave a folio's copy to the engine, which did not end it
+ * @slot: the folio, which is unmapped or protected
+ *
+ * Its window must be retired afterwards.
+ */
+void migrate_offload_keep(struct migrate_slot *slot)
+{
+	folio_get(slot->copy.src);
+	folio_get(slot->copy.dst);
+	spin_lock_irq(&retired_lock);
+	slot->overdue = true;
+	if (!slot->disowned)
+		atomic_long_inc(&slot->copy.chunk->stats->overdue);
+	spin_unlock_irq(&retired_lock);
+}
+
+/**
+ * migrate_copy_disown() - say that a copy will not end soon, if ever
+ * @copy: a copy that submit() has taken, of which a part has not ended
+ *
+ * For a migrator that can do without what is stuck, such as one of its channels: the
+ * copy is overdue from now on, and does not keep the migrator out of service. Both
+ * folios are kept until it ends, and the migrator still owes migrate_copy_done() for
+ * each part.
+ *
+ * Context: any, but no part may end meanwhile that makes @copy invalid.
+ */
+void migrate_copy_disown(struct migrate_copy *copy)
+{
+	struct migrate_slot *slot = container_of(copy, struct migrate_slot, copy);
+	unsigned long flags;
+
+	spin_lock_irqsave(&retired_lock, flags);
+	if (slot->overdue && !slot->disowned)
+		count_less(copy->chunk->stats);
+	slot->disowned = true;
+	WRITE_ONCE(copy->chunk->disowned, true);
+	spin_unlock_irqrestore(&retired_lock, flags);
+}
+EXPORT_SYMBOL_GPL(migrate_copy_disown);
 
 /**
  * migrate_offload_retire_window() - keep what an engine did not end in time
@@ -30,7 +83,7 @@ static DECLARE_DELAYED_WORK(reap_work, reap_work_fn);
  * @window: not to be used by the caller any more
  * @first: number of the oldest chunk that was in flight
  * @end: number of the chunk after the youngest
- * @nr_overdue: slots that are overdue, whose folios have a reference more
+ * @nr_overdue: how many slots migrate_offload_keep() was called for
  */
 void migrate_offload_retire_window(struct migrate_offload_state *state,
 				   struct migrate_window *window,
@@ -43,19 +96,17 @@ void migrate_offload_retire_window(struct migrate_offload_state *state,
 	__module_get(window->owner);
 	window->first = first;
 	window->end = end;
-	window->nr_overdue = nr_overdue;
 	kobject_get(&window->stats->kobj);
-	if (nr_overdue && atomic_long_add_return(nr_overdue,
-						 &window->stats->overdue) ==
-			  nr_overdue)
+	/* Not if others have said so, or if the migrator can do without the channel */
+	if (nr_overdue && atomic_long_read(&window->stats->overdue) == nr_overdue)
 		pr_warn("%s is out of service: %u copies not done after %u ms\n",
 			state->m->name, nr_overdue,
 			jiffies_to_msecs(state->deadline));
 	WRITE_ONCE(state->lost_window, true);
 
-	spin_lock(&retired_lock);
+	spin_lock_irq(&retired_lock);
 	list_add(&window->node, &retired_windows);
-	spin_unlock(&retired_lock);
+	spin_unlock_irq(&retired_lock);
 	queue_delayed_work(system_dfl_wq, &reap_work, HZ);
 }
 
@@ -77,6 +128,8 @@ static void chunk_put_folios(struct migrate_chunk *chunk)
 	for (slot = chunk->slots; slot < end; slot++) {
 		if (!slot->overdue)
 			continue;
+		if (!slot->disowned)
+			count_less(chunk->stats);
 		folio_put(slot->copy.src);
 		folio_put(slot->copy.dst);
 	}
@@ -88,10 +141,6 @@ static void window_reap(struct migrate_window *window)
 
 	for (nr = window->first; nr != window->end; nr++)
 		chunk_put_folios(&window->chunks[nr % window->nr_chunks]);
-	if (window->nr_overdue &&
-	    !atomic_long_sub_return(window->nr_overdue, &window->stats->overdue))
-		pr_info("%s is in service again\n",
-			kobject_name(&window->stats->kobj));
 	kobject_put(&window->stats->kobj);
 	module_put(window->owner);
 	migrate_window_free(window);
@@ -104,12 +153,12 @@ static bool reap_windows(void)
 	LIST_HEAD(ended);
 	bool left;
 
-	spin_lock(&retired_lock);
+	spin_lock_irq(&retired_lock);
 	list_for_each_entry_safe(window, next, &retired_windows, node)
 		if (window_ended(window))
 			list_move(&window->node, &ended);
 	left = !list_empty(&retired_windows);
-	spin_unlock(&retired_lock);
+	spin_unlock_irq(&retired_lock);
 
 	list_for_each_entry_safe(window, next, &ended, node)
 		window_reap(window);

@@ -25,6 +25,8 @@
 #define SPIN_NS		(100 * NSEC_PER_USEC)
 /* How many parts of other calls this one ends before it does something else */
 #define MOST_LOOKS	64
+/* So often a sleeper sees whether a copy was disowned */
+#define STEP_JIFFIES	(HZ / 10L)
 /* The longest without sleeping for copies that are not told of */
 #define MOST_LOOK_NS	(2 * NSEC_PER_MSEC)
 
@@ -63,18 +65,6 @@ static void pipeline_fail(struct migrate_pipeline *p, struct folio *src)
 }
 
 /*
- * Both folios stay the engine's until it lets go. Whoever tried the source again
- * would make it inaccessible once more, and find the engine's reference.
- */
-static void pipeline_give_up(struct migrate_pipeline *p,
-			     struct migrate_copy *copy)
-{
-	migrate_offload_count(STAT_QUARANTINED_BYTES, folio_size(copy->dst));
-	pipeline_undo_folio(p, copy);
-	pipeline_fail(p, copy->src);
-}
-
-/*
  * The engine has not copied the folio, or does not say so.
  *
  * Return: true if the CPU may copy it.
@@ -89,11 +79,6 @@ static bool pipeline_handle_error(struct migrate_pipeline *p,
 	}
 	atomic_long_inc(&copy->chunk->stats->errors);
 	migrate_offload_count_fallback(copy->src, STAT_FALLBACK_ERROR, error);
-	/* The migrator's references keep both from being reused */
-	if (error == -ETIMEDOUT) {
-		pipeline_give_up(p, copy);
-		return false;
-	}
 	/* Whoever reads it once more risks another machine check */
 	if (error == -EHWPOISON) {
 		pipeline_undo_folio(p, copy);
@@ -235,16 +220,22 @@ static void pipeline_close_chunk(struct migrate_pipeline *p,
 	p->head++;
 }
 
-/* Its source goes on as if nothing had been, but no page of it is freed */
+/*
+ * Its source goes on as if nothing had been, but both folios stay the engine's until
+ * it lets go. Whoever tried the source again would make it inaccessible once more, and
+ * find the engine's reference.
+ */
 static void pipeline_abandon_folio(struct migrate_pipeline *p,
 				   struct migrate_slot *slot)
 {
-	atomic_long_inc(&p->state->m->stats->errors);
-	migrate_offload_count_fallback(slot->copy.src, STAT_FALLBACK_ERROR, -ETIME);
-	slot->overdue = true;
-	folio_get(slot->copy.src);
-	folio_get(slot->copy.dst);
-	pipeline_give_up(p, &slot->copy);
+	struct migrate_copy *copy = &slot->copy;
+
+	atomic_long_inc(&copy->chunk->stats->errors);
+	migrate_offload_count_fallback(copy->src, STAT_FALLBACK_ERROR, -ETIME);
+	migrate_offload_count(STAT_QUARANTINED_BYTES, folio_size(copy->dst));
+	migrate_offload_keep(slot);
+	pipeline_undo_folio(p, copy);
+	pipeline_fail(p, copy->src);
 }
 
 /* Return: how many folios' copies had not ended */
@@ -362,9 +353,12 @@ static bool pipeline_move_deadline(struct migrate_pipeline *p,
 	return true;
 }
 
+/* Has the engine ended nothing for too long, or does the migrator say so of a copy? */
 static bool pipeline_is_stuck(struct migrate_pipeline *p,
 			      struct migrate_chunk *chunk)
 {
+	if (READ_ONCE(chunk->disowned))
+		return true;
 	return time_after_eq(jiffies, chunk->deadline) &&
 	       !pipeline_move_deadline(p, chunk);
 }
@@ -412,8 +406,9 @@ static bool pipeline_wait_chunk(struct migrate_pipeline *p,
 		start_ns += pipeline_look_chunk(p, chunk);
 	do {
 		left = chunk->deadline - jiffies;
-		left = wait_for_completion_timeout(&chunk->done, max(left, 1L));
-	} while (!left && pipeline_move_deadline(p, chunk));
+		left = clamp(left, 1L, STEP_JIFFIES);
+		left = wait_for_completion_timeout(&chunk->done, left);
+	} while (!left && !pipeline_is_stuck(p, chunk));
 	waited_ns = ktime_get_ns() - start_ns;
 	/* The next one is likely to take as long, be it of another call */
 	WRITE_ONCE(p->state->waited_ns, waited_ns);

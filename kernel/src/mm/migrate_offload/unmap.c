@@ -197,11 +197,13 @@ static int pipeline_submit_chunk(struct migrate_pipeline *p, u64 start_ns)
 	chunk->nr_ended = atomic_long_read(&m->stats->nr_ended);
 	atomic_long_inc(&m->stats->nr_submitted);
 	chunk->unfit_pages = 0;
+	chunk->disowned = false;
 	atomic_set(&chunk->pending, chunk->nr_folios + 1);
 	reinit_completion(&chunk->told);
 	reinit_completion(&chunk->done);
 	for (slot = chunk->slots; slot < end; slot++) {
 		slot->copy.tell = tell && slot == end - 1;
+		slot->disowned = false;
 		slot->submitted = pipeline_submit_folio(p, m, &slot->copy);
 		nr_refused += !slot->submitted;
 	}

@@ -4,8 +4,8 @@
  *
  * They are taken when dcbm becomes the active migrator, and given back when it
  * is not any more, or when their driver leaves its device. A channel that errs
- * again and again is retired until dcbm is chosen anew. One that was stuck is
- * probed once its copies have ended after all, and comes back if it copies.
+ * again and again is retired until dcbm is chosen anew. One that was stuck comes
+ * back once its copies have ended after all, which shows that it works.
  *
  * live -> failed -> stuck, gone
  *      -> stuck  -> live, gone
@@ -52,7 +52,6 @@ static struct dcbm_chan *dcbm_new_channel(struct dma_chan *chan)
 	spin_lock_init(&c->lock);
 	INIT_LIST_HEAD(&c->free);
 	INIT_LIST_HEAD(&c->busy);
-	INIT_LIST_HEAD(&c->lost);
 	dcbm_add_scatters(c);
 	for (i = 0; i < dcbm_queue_depth; i++) {
 		c->parts[i].chan = c;
@@ -216,12 +215,24 @@ unsigned int dcbm_take_channels(void)
 
 /* --- releasing --- */
 
+/* Called with the channel's lock held */
+void dcbm_note_oldest(struct dcbm_chan *c)
+{
+	struct dcbm_part *oldest;
+
+	oldest = list_first_entry_or_null(&c->busy, struct dcbm_part, node);
+	/* The watchdog alone looks at what is stuck */
+	WRITE_ONCE(c->oldest,
+		   oldest && c->state != DCBM_STUCK ? oldest->age : 0);
+}
+
 static void dcbm_set_state(struct dcbm_chan *c, enum dcbm_state state)
 {
 	lockdep_assert_held(&c->lock);
 	atomic_add((state == DCBM_LIVE) - (c->state == DCBM_LIVE),
 		   &dcbm_nr_live);
 	WRITE_ONCE(c->state, state);
+	dcbm_note_oldest(c);
 }
 
 /* Nothing is in flight, and nothing can be: the state is DCBM_GONE */
@@ -270,7 +281,7 @@ static void dcbm_release_idle(struct list_head *gone)
 /**
  * dcbm_leave_channels - give all channels back
  *
- * Those with lost copies in flight are kept until these end.
+ * Those with copies that are overdue are kept until these end.
  */
 void dcbm_leave_channels(void)
 {
@@ -337,8 +348,8 @@ static bool dcbm_are_idle(struct list_head *leaving)
 }
 
 /*
- * Wait for what is in flight, for one timeout in all. What does not end in time
- * is lost, and the driver is told to stop.
+ * Wait for what is in flight, for one timeout in all. If it does not end in time
+ * the driver is told to stop.
  */
 static void dcbm_drain(struct list_head *leaving)
 {
@@ -353,9 +364,15 @@ static void dcbm_drain(struct list_head *leaving)
 		dcbm_poll(c);
 		if (dcbm_is_idle(c))
 			continue;
-		dcbm_lose_all(c);
-		if (!dmaengine_terminate_sync(c->chan))
-			dcbm_end_lost(c);
+		dev_err(c->dev, "dcbm: %s is stuck as its driver leaves: told to stop\n",
+			c->name);
+		if (!dmaengine_terminate_sync(c->chan)) {
+			dcbm_end_all(c);
+			continue;
+		}
+		spin_lock_irq(&c->lock);
+		dcbm_disown(c);
+		spin_unlock_irq(&c->lock);
 	}
 }
 
@@ -493,63 +510,46 @@ void dcbm_put_part(struct dcbm_part *part)
 
 /* --- retiring, and coming back --- */
 
-/* Called with the channel's lock held; what was in flight may be lost */
+/* Called with the channel's lock held; it may have copies in flight */
 void dcbm_retire(struct dcbm_chan *c, enum dcbm_state state)
 {
 	unsigned int wait = min(c->stuck, 6U);
 
 	if (state == DCBM_STUCK) {
 		c->stuck++;
-		/* Each time it must have been well for longer to be missed */
-		c->probe_at = jiffies +
-			      (msecs_to_jiffies(dcbm_timeout_ms) << wait);
+		/* Who is stuck again and again is left alone for longer */
+		c->back_at = jiffies +
+			     (msecs_to_jiffies(dcbm_timeout_ms) << wait);
 	}
 	dcbm_set_state(c, state);
 }
 
-/* Return: a part of a stuck channel if it is time to probe it, else NULL */
-struct dcbm_part *dcbm_get_probe(struct dcbm_chan *c)
-{
-	struct dcbm_part *part = NULL;
-
-	spin_lock_irq(&c->lock);
-	if (c->state == DCBM_STUCK && !c->in_flight &&
-	    time_after_eq(jiffies, c->probe_at)) {
-		part = list_first_entry(&c->free, struct dcbm_part, node);
-		list_del(&part->node);
-		WRITE_ONCE(c->in_flight, 1);
-	}
-	spin_unlock_irq(&c->lock);
-	return part;
-}
-
-/* A probe has ended */
-void dcbm_probed(struct dcbm_chan *c, bool good)
+/* A stuck channel gets work again once it has ended all it had, after a while */
+void dcbm_bring_back(struct dcbm_chan *c)
 {
 	bool back;
 
 	spin_lock_irq(&c->lock);
-	back = good && c->state == DCBM_STUCK;
+	back = c->state == DCBM_STUCK && !c->in_flight &&
+	       time_after_eq(jiffies, c->back_at);
 	if (back) {
 		c->errors_in_row = 0;
 		dcbm_set_state(c, DCBM_LIVE);
-	} else if (c->state == DCBM_STUCK) {
-		dcbm_retire(c, DCBM_STUCK);
 	}
 	spin_unlock_irq(&c->lock);
 	if (back)
-		dev_notice(c->dev, "dcbm: %s copies again\n", c->name);
+		dev_notice(c->dev, "dcbm: %s is used again\n", c->name);
 }
 
 /*
  * Called when dcbm is chosen anew, for a channel that still waits for an old
- * copy: if it had failed, probe it after that copy ends.
+ * copy: if it had failed, it is tried again after that copy ends.
  */
 void dcbm_renew(struct dcbm_chan *c)
 {
 	spin_lock_irq(&c->lock);
 	if (c->state == DCBM_FAILED) {
-		c->probe_at = jiffies;
+		c->back_at = jiffies;
 		dcbm_set_state(c, DCBM_STUCK);
 	}
 	spin_unlock_irq(&c->lock);

@@ -3,10 +3,9 @@
  * dcbm: the life of a part
  *
  * submit -> busy -> done: unmapped, reported to the core, free again
- *                -> lost: reported as -ETIMEDOUT, yet its channel may go on
- *                   reading and writing: the DMA mapping, references to the
- *                   folios and one to the module stay, until the channel ends
- *                   the part after all, or for ever
+ *
+ * A part that its channel does not end stays busy, and mapped, until it does, or for
+ * ever. The core keeps its folios, and is told that nobody need wait for them.
  *
  * A part is all of a folio, or what one of several channels copies of it, or
  * several small folios (runs.c). Parts of a folio that follow each other on
@@ -20,17 +19,11 @@
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
 #include <linux/dma-mapping.h>
-#include <linux/highmem.h>
 #include <linux/jiffies.h>
-#include <linux/module.h>
 #include <linux/sched/clock.h>
 #include <linux/workqueue.h>
 
 #include "dcbm.h"
-
-#define DCBM_PROBE_BYTE	0x5a
-
-static LLIST_HEAD(dcbm_late_parts);
 
 /* --- DMA mapping --- */
 
@@ -116,96 +109,17 @@ static void dcbm_free(struct dcbm_part *part)
 
 /* --- the end --- */
 
-static bool dcbm_probe_is_good(struct dcbm_part *part)
+/* Process context: channels that nobody uses any more are given back */
+static void dcbm_reap_idle(struct work_struct *work)
 {
-	void *found = page_address(pfn_to_page(part->dst));
-
-	dma_sync_single_for_cpu(part->chan->dev, part->owner->dst_dma,
-				PAGE_SIZE, DMA_FROM_DEVICE);
-	return !part->error && !memchr_inv(found, DCBM_PROBE_BYTE, PAGE_SIZE);
-}
-
-/* Those that have a page among @nr from @pfn on */
-void dcbm_get_folios(unsigned long pfn, unsigned long nr)
-{
-	unsigned long end = pfn + nr;
-	struct folio *folio;
-
-	for (; pfn < end; pfn = folio_pfn(folio) + folio_nr_pages(folio)) {
-		folio = pfn_folio(pfn);
-		folio_get(folio);
-	}
-}
-
-void dcbm_put_folios(unsigned long pfn, unsigned long nr)
-{
-	unsigned long end = pfn + nr;
-	struct folio *folio;
-
-	while (pfn < end) {
-		folio = pfn_folio(pfn);
-		pfn = folio_pfn(folio) + folio_nr_pages(folio);
-		folio_put(folio);
-	}
-}
-
-/* Until the part's copies are done, the folios belong to them */
-static void dcbm_keep_folios(struct dcbm_part *part)
-{
-	if (part->scatter) {
-		dcbm_scatter_get_folios(part->scatter);
-		return;
-	}
-	dcbm_get_folios(part->src, part->len >> PAGE_SHIFT);
-	dcbm_get_folios(part->dst, part->len >> PAGE_SHIFT);
-}
-
-static void dcbm_free_lost(struct dcbm_part *part)
-{
-	unsigned long src = part->src, dst = part->dst;
-	unsigned long nr_pages = part->len >> PAGE_SHIFT;
-
-	if (part->scatter) {
-		/* It shares its mapping with none: nobody else frees it */
-		dcbm_unmap(part);
-		dcbm_scatter_put_folios(part->scatter);
-		dcbm_put_part(part);
-		return;
-	}
-	dcbm_free(part);
-	dcbm_put_folios(src, nr_pages);
-	dcbm_put_folios(dst, nr_pages);
-}
-
-/* Process context: what lost parts held is given back */
-static void dcbm_end_late(struct work_struct *work)
-{
-	struct dcbm_part *part, *next;
-	unsigned int nr = 0;
-
-	llist_for_each_entry_safe(part, next, llist_del_all(&dcbm_late_parts),
-				  late) {
-		struct dcbm_chan *c = part->chan;
-
-		if (part->probe)
-			dcbm_probed(c, dcbm_probe_is_good(part));
-		else
-			dev_warn_ratelimited(c->dev,
-					     "dcbm: %s ended a lost copy of %zu bytes\n",
-					     c->name, part->len);
-		dcbm_free_lost(part);
-		nr++;
-	}
 	dcbm_reap();
-	while (nr--)
-		module_put(THIS_MODULE);
 }
 
-static DECLARE_WORK(dcbm_late_work, dcbm_end_late);
+static DECLARE_WORK(dcbm_reap_work, dcbm_reap_idle);
 
-void dcbm_flush_late(void)
+void dcbm_flush_reap(void)
 {
-	flush_work(&dcbm_late_work);
+	flush_work(&dcbm_reap_work);
 }
 
 /* Called with the channel's lock held. Return: true if it is retired by this */
@@ -224,22 +138,22 @@ static bool dcbm_count(struct dcbm_chan *c, bool copied)
 }
 
 /* Who waits for one of its copies wakes, while these are there */
-static void dcbm_tell(struct dcbm_part *part, unsigned int nr)
+static void dcbm_tell(struct dcbm_part *part)
 {
 	unsigned int i;
 
-	for (i = 0; part->tell && i < nr; i++)
+	for (i = 0; part->tell && i < part->nr_copies; i++)
 		if (part->copies[i]->tell)
 			migrate_copy_told(part->copies[i]);
 }
 
 /* The part is done with, and so is what it was of its copies */
-static void dcbm_part_done(struct dcbm_part *part, unsigned int nr, int error)
+static void dcbm_part_done(struct dcbm_part *part, int error)
 {
 	struct migrate_copy *copy = part->copies[0];
-	unsigned int i;
+	unsigned int i, nr = part->nr_copies;
 
-	dcbm_tell(part, nr);
+	dcbm_tell(part);
 	if (nr == 1) {
 		dcbm_free(part);
 		migrate_copy_done(copy, error);
@@ -252,16 +166,7 @@ static void dcbm_part_done(struct dcbm_part *part, unsigned int nr, int error)
 		dcbm_put_part(part);
 	}
 	if (!dcbm_is_active())
-		queue_work(dcbm_wq, &dcbm_late_work);
-}
-
-/* Called with the channel's lock held */
-static void dcbm_note_oldest(struct dcbm_chan *c)
-{
-	struct dcbm_part *oldest;
-
-	oldest = list_first_entry_or_null(&c->busy, struct dcbm_part, node);
-	WRITE_ONCE(c->oldest, oldest ? oldest->age : 0);
+		queue_work(dcbm_wq, &dcbm_reap_work);
 }
 
 /* The channel is done with the part: the one place where parts in flight end */
@@ -269,12 +174,9 @@ static void dcbm_end(struct dcbm_part *part, int error)
 {
 	struct dcbm_chan *c = part->chan;
 	unsigned long flags;
-	unsigned int nr;
 	bool retired;
 
 	spin_lock_irqsave(&c->lock, flags);
-	nr = part->nr_copies;
-	part->nr_copies = 0;
 	/* A part's time runs once those before it are done */
 	if (list_is_first(&part->node, &c->busy) &&
 	    !list_is_last(&part->node, &c->busy))
@@ -287,13 +189,7 @@ static void dcbm_end(struct dcbm_part *part, int error)
 	if (retired)
 		dev_err(c->dev, "dcbm: %s retired after %u errors in a row\n",
 			c->name, dcbm_max_errors);
-	if (!nr) {
-		part->error = error;
-		llist_add(&part->late, &dcbm_late_parts);
-		queue_work(dcbm_wq, &dcbm_late_work);
-		return;
-	}
-	dcbm_part_done(part, nr, error);
+	dcbm_part_done(part, error);
 }
 
 /* A channel may say that all is well, and yet that something is left */
@@ -360,7 +256,7 @@ static bool dcbm_start_locked(struct dcbm_part *part)
 
 	lockdep_assert_held(&c->submit_lock);
 	/* From here on a channel that is being left is not used */
-	if (READ_ONCE(c->state) == (part->probe ? DCBM_STUCK : DCBM_LIVE))
+	if (READ_ONCE(c->state) == DCBM_LIVE)
 		tx = dcbm_prepare(part);
 	if (!tx)
 		return false;
@@ -368,8 +264,8 @@ static bool dcbm_start_locked(struct dcbm_part *part)
 	part->since = jiffies;
 	/* Never 0 */
 	part->age = local_clock() + 1;
-	idle = list_empty(&c->busy) || part->probe;
-	list_add_tail(&part->node, part->probe ? &c->lost : &c->busy);
+	idle = list_empty(&c->busy);
+	list_add_tail(&part->node, &c->busy);
 	dcbm_note_oldest(c);
 	c->submitted++;
 	spin_unlock_irqrestore(&c->lock, flags);
@@ -378,7 +274,7 @@ static bool dcbm_start_locked(struct dcbm_part *part)
 	WRITE_ONCE(c->unissued, true);
 	if (dma_submit_error(cookie))
 		dcbm_end(part, -EIO);
-	/* What is behind others can wait for more; nobody flushes a probe */
+	/* What is behind others can wait for more */
 	if (idle)
 		dcbm_ring_locked(c);
 	return true;
@@ -405,7 +301,6 @@ void dcbm_fill(struct dcbm_part *part, struct migrate_copy *copy, size_t start,
 	part->dst = folio_pfn(copy->dst) + (start >> PAGE_SHIFT);
 	part->len = len;
 	part->limit = dcbm_run_bytes(copy);
-	part->probe = false;
 	part->tell = copy->tell;
 	part->owner = NULL;
 }
@@ -536,58 +431,36 @@ int dcbm_submit(struct migrator *m, struct migrate_copy *copy)
 void dcbm_send(struct dcbm_part *part)
 {
 	if (dcbm_map_one(part) || !dcbm_start_locked(part))
-		dcbm_part_done(part, part->nr_copies, -EBUSY);
+		dcbm_part_done(part, -EBUSY);
 }
 
-/* --- losing --- */
+/* --- stuck --- */
 
-/*
- * The oldest part goes from busy to lost. Return: how many copies it was part
- * of; now @copies knows them.
+/**
+ * dcbm_disown - tell the core that a channel's copies will not end soon
+ * @c: the channel
+ *
+ * Context: its lock is held, so none of them ends meanwhile.
  */
-static unsigned int dcbm_lose(struct dcbm_chan *c, struct migrate_copy **copies)
+void dcbm_disown(struct dcbm_chan *c)
 {
 	struct dcbm_part *part;
-	unsigned int nr = 0;
+	unsigned int i;
 
-	spin_lock_irq(&c->lock);
-	part = list_first_entry_or_null(&c->busy, struct dcbm_part, node);
-	if (part) {
-		nr = part->nr_copies;
-		part->nr_copies = 0;
-		memcpy(copies, part->copies, nr * sizeof(*copies));
-		dcbm_keep_folios(part);
-		__module_get(THIS_MODULE);
-		list_move_tail(&part->node, &c->lost);
-		dcbm_note_oldest(c);
-	}
-	spin_unlock_irq(&c->lock);
-	return nr;
-}
-
-/* Nobody waits for the channel any more */
-void dcbm_lose_all(struct dcbm_chan *c)
-{
-	struct migrate_copy *copies[DCBM_RUN_FOLIOS];
-	unsigned int lost = 0, nr, i;
-
-	while ((nr = dcbm_lose(c, copies))) {
-		for (i = 0; i < nr; i++)
-			migrate_copy_done(copies[i], -ETIMEDOUT);
-		lost += nr;
-	}
-	dev_err(c->dev, "dcbm: %s is stuck for %u ms: retired, with %u copies lost and their pages kept\n",
-		c->name, dcbm_timeout_ms, lost);
+	lockdep_assert_held(&c->lock);
+	list_for_each_entry(part, &c->busy, node)
+		for (i = 0; i < part->nr_copies; i++)
+			migrate_copy_disown(part->copies[i]);
 }
 
 /* The channel was stopped, and will call nobody back */
-void dcbm_end_lost(struct dcbm_chan *c)
+void dcbm_end_all(struct dcbm_chan *c)
 {
 	struct dcbm_part *part;
 
 	for (;;) {
 		spin_lock_irq(&c->lock);
-		part = list_first_entry_or_null(&c->lost, struct dcbm_part,
+		part = list_first_entry_or_null(&c->busy, struct dcbm_part,
 						node);
 		spin_unlock_irq(&c->lock);
 		if (!part)
@@ -596,77 +469,40 @@ void dcbm_end_lost(struct dcbm_chan *c)
 	}
 }
 
-static bool dcbm_is_stuck(struct dcbm_chan *c)
+static bool dcbm_is_late(struct dcbm_chan *c)
 {
 	struct dcbm_part *oldest;
-	bool stuck = false;
 
-	spin_lock_irq(&c->lock);
 	oldest = list_first_entry_or_null(&c->busy, struct dcbm_part, node);
-	if (c->state != DCBM_GONE && oldest &&
-	    time_after(jiffies, oldest->since +
-		       msecs_to_jiffies(dcbm_timeout_ms))) {
-		if (c->state == DCBM_LIVE)
-			dcbm_retire(c, DCBM_STUCK);
-		stuck = true;
-	}
-	spin_unlock_irq(&c->lock);
-	return stuck;
+	return oldest && time_after(jiffies, oldest->since +
+				    msecs_to_jiffies(dcbm_timeout_ms));
 }
 
 /**
- * dcbm_check_stuck - give up on a channel that does not end a part in time
+ * dcbm_check_stuck - retire a channel that does not end a part in time
  * @c: the channel
  *
  * Its driver is asked several times before: an interrupt may have got lost. It
  * is not terminated: some drivers do not survive that, others cannot stop what
- * they have begun. Its parts are lost, and kept safe until they end.
+ * they have begun.
  */
 void dcbm_check_stuck(struct dcbm_chan *c)
 {
+	bool retired = false;
+
 	/* Nobody's descriptor waits for long because its submitter sleeps */
 	dcbm_issue(c);
 	dcbm_poll(c);
-	if (dcbm_is_stuck(c))
-		dcbm_lose_all(c);
-}
-
-/**
- * dcbm_probe - see whether a stuck channel whose copies have ended works again
- * @c: any channel
- *
- * A probe is a copy of a page that nobody waits for: a lost part from the
- * beginning. If it does not end, the channel stays as it is.
- */
-void dcbm_probe(struct dcbm_chan *c)
-{
-	struct dcbm_part *part = dcbm_get_probe(c);
-	struct folio *src, *dst;
-
-	if (!part)
-		return;
-	part->owner = NULL;
-	src = folio_alloc(GFP_NOWAIT | __GFP_NOWARN, 0);
-	dst = folio_alloc(GFP_NOWAIT | __GFP_NOWARN | __GFP_ZERO, 0);
-	if (!src || !dst)
-		goto free;
-	memset(folio_address(src), DCBM_PROBE_BYTE, PAGE_SIZE);
-	part->nr_copies = 0;
-	part->src = folio_pfn(src);
-	part->dst = folio_pfn(dst);
-	part->len = PAGE_SIZE;
-	part->probe = true;
-	part->tell = true;
-	if (dcbm_map_one(part))
-		goto free;
-	__module_get(THIS_MODULE);
-	if (dcbm_start(part))
-		return;
-	module_put(THIS_MODULE);
-free:
-	dcbm_free(part);
-	if (dst)
-		folio_put(dst);
-	if (src)
-		folio_put(src);
+	spin_lock_irq(&c->lock);
+	/* Also what was submitted as it was retired; who leaves one waits for it */
+	if (c->state != DCBM_GONE && dcbm_is_late(c)) {
+		retired = c->state == DCBM_LIVE;
+		if (retired)
+			dcbm_retire(c, DCBM_STUCK);
+		dcbm_disown(c);
+	}
+	spin_unlock_irq(&c->lock);
+	if (retired)
+		dev_err(c->dev, "dcbm: %s is stuck for %u ms: retired, and the pages of its copies kept\n",
+			c->name, dcbm_timeout_ms);
 }

@@ -6,7 +6,7 @@
  * channels.c	takes and releases channels, chooses among them, retires bad ones
  * runs.c	small folios that adjoin each other make one part
  * scatter.c	so do those that do not adjoin, if the device can have it
- * copy.c	the life of a part: map, prepare, submit, complete, abandon
+ * copy.c	the life of a part: map, prepare, submit, complete
  * main.c	migrator, parameters, watchdog, module
  */
 #ifndef _DCBM_H
@@ -16,7 +16,6 @@
 #include <linux/bitmap.h>
 #include <linux/dmaengine.h>
 #include <linux/list.h>
-#include <linux/llist.h>
 #include <linux/math.h>
 #include <linux/migrate_offload.h>
 #include <linux/minmax.h>
@@ -72,21 +71,17 @@ struct dcbm_scatter {
 
 /**
  * struct dcbm_part - what one channel copies with one descriptor
- * @node: in the channel's list of free, busy or lost parts
- * @late: in the list of lost parts that have ended
+ * @node: in the channel's list of free or busy parts
  * @chan: whose it is
  * @copies: what it is a part of: the copy of one folio, or several whole ones
- * @nr_copies: how many; 0 once the part is done or lost
- * @src: the first page frame that it reads. If the part is lost, there is a
- *	reference to each folio that it may still read
- * @dst: the first that it writes to, and likewise
+ * @nr_copies: how many
+ * @src: the first page frame that it reads
+ * @dst: the first that it writes to
  * @len: how many bytes
  * @limit: how many there may be at most, if it is of whole folios
  * @scatter: the folios, if they do not adjoin each other; else NULL
- * @probe: it is a test copy (dcbm_probe()), for which no migration waits
  * @tell: somebody sleeps until it ends; else it may be looked for
  * @age: when it was submitted, by the local clock
- * @error: how a lost part has ended
  * @since: when it was submitted or became the oldest in flight, in jiffies
  * @owner: the part whose mapping this one uses: itself, or one before it
  * @users: of an owner: parts that still use its mapping
@@ -96,7 +91,6 @@ struct dcbm_scatter {
  */
 struct dcbm_part {
 	struct list_head node;
-	struct llist_node late;
 	struct dcbm_chan *chan;
 	struct migrate_copy *copies[DCBM_RUN_FOLIOS];
 	unsigned int nr_copies;
@@ -105,10 +99,8 @@ struct dcbm_part {
 	size_t len;
 	size_t limit;
 	struct dcbm_scatter *scatter;
-	bool probe;
 	bool tell;
 	u64 age;
-	int error;
 	unsigned long since;
 
 	struct dcbm_part *owner;
@@ -121,7 +113,7 @@ struct dcbm_part {
 enum dcbm_state {
 	DCBM_LIVE,
 	DCBM_FAILED,	/* too many errors in a row */
-	DCBM_STUCK,	/* did not end a descriptor in time; may come back */
+	DCBM_STUCK,	/* did not end a descriptor in time; comes back once it has */
 	DCBM_GONE,	/* released, or about to be */
 };
 
@@ -143,14 +135,14 @@ enum dcbm_state {
  * @state: only %DCBM_LIVE channels get work
  * @free: parts to be used
  * @busy: parts in flight, in order of submission
- * @lost: parts in flight that nobody waits for any more
  * @scatters: tables that no part has
- * @oldest: when the first of @busy was submitted, or 0; read without @lock
+ * @oldest: when the first of @busy was submitted; 0 if there is none, or if it is
+ *	stuck; read without @lock
  * @misses: how often nothing was found in a row as it was looked at
  * @in_flight: parts in use
  * @errors_in_row: since the last success
  * @stuck: how many times it was
- * @probe_at: of a stuck channel: when to try whether it works again
+ * @back_at: of a stuck channel: when it may get work again, at the earliest
  * @submitted: counts descriptors that the channel took
  * @completed: counts those that it copied
  * @errors: counts those that ended without having been copied
@@ -175,14 +167,13 @@ struct dcbm_chan {
 	enum dcbm_state state;
 	struct list_head free;
 	struct list_head busy;
-	struct list_head lost;
 	struct list_head scatters;
 	u64 oldest;
 	unsigned int misses;
 	unsigned int in_flight;
 	unsigned int errors_in_row;
 	unsigned int stuck;
-	unsigned long probe_at;
+	unsigned long back_at;
 	unsigned long submitted;
 	unsigned long completed;
 	unsigned long errors;
@@ -222,10 +213,10 @@ void dcbm_leave_device(struct device *dev);
 void dcbm_reap(void);
 struct dcbm_part *dcbm_get_part_of(struct dcbm_chan *c);
 struct dcbm_part *dcbm_get_part(int node, unsigned long *tried);
-struct dcbm_part *dcbm_get_probe(struct dcbm_chan *c);
 void dcbm_put_part(struct dcbm_part *part);
+void dcbm_note_oldest(struct dcbm_chan *c);
 void dcbm_retire(struct dcbm_chan *c, enum dcbm_state state);
-void dcbm_probed(struct dcbm_chan *c, bool good);
+void dcbm_bring_back(struct dcbm_chan *c);
 void dcbm_ring_locked(struct dcbm_chan *c);
 void dcbm_ring(struct dcbm_chan *c);
 void dcbm_poll(struct dcbm_chan *c);
@@ -246,20 +237,15 @@ struct dcbm_scatter *dcbm_get_scatter(struct dcbm_chan *c, size_t size);
 void dcbm_put_scatter(struct dcbm_part *part);
 int dcbm_map_scatter(struct dcbm_part *part);
 void dcbm_unmap_scatter(struct dcbm_part *part);
-void dcbm_scatter_get_folios(struct dcbm_scatter *s);
-void dcbm_scatter_put_folios(struct dcbm_scatter *s);
 
-void dcbm_get_folios(unsigned long pfn, unsigned long nr);
-void dcbm_put_folios(unsigned long pfn, unsigned long nr);
 void dcbm_fill(struct dcbm_part *part, struct migrate_copy *copy, size_t start,
 	       size_t len);
 void dcbm_send(struct dcbm_part *part);
 int dcbm_submit(struct migrator *m, struct migrate_copy *copy);
 void dcbm_check_stuck(struct dcbm_chan *c);
-void dcbm_lose_all(struct dcbm_chan *c);
-void dcbm_end_lost(struct dcbm_chan *c);
-void dcbm_probe(struct dcbm_chan *c);
-void dcbm_flush_late(void);
+void dcbm_disown(struct dcbm_chan *c);
+void dcbm_end_all(struct dcbm_chan *c);
+void dcbm_flush_reap(void);
 void dcbm_arm_watchdog(void);
 
 /* As many parts as channels, but none of less than @stripe bytes; at least 1 */

@@ -473,33 +473,6 @@ static void list_has_an_entry_for_those_that_adjoin(struct kunit *test)
 	dcbm_unmap_scatter(&b->part);
 }
 
-/* If the copies are lost, the engine may still write to any of them */
-static void each_folio_of_a_list_is_kept(struct kunit *test)
-{
-	struct dcbm_blocks *b = get_blocks(test);
-	struct dcbm_engine *e = get_engine(test);
-	struct dcbm_scatter *s;
-	unsigned int i;
-
-	if (DCBM_RUN_FOLIOS < 6)
-		kunit_skip(test, "base pages are large");
-	begin_scattered(test, b, e);
-	s = b->part.scatter;
-	dma_cap_set(DMA_MEMCPY_SG, e->device.cap_mask);
-	KUNIT_ASSERT_EQ(test, 0, dcbm_map_scatter(&b->part));
-	dcbm_scatter_get_folios(s);
-	for (i = 0; i < b->part.nr_copies; i++) {
-		KUNIT_EXPECT_EQ(test, 2, folio_ref_count(b->part.copies[i]->src));
-		KUNIT_EXPECT_EQ(test, 2, folio_ref_count(b->part.copies[i]->dst));
-	}
-	dcbm_scatter_put_folios(s);
-	for (i = 0; i < 1 << RUN_ORDER; i++) {
-		KUNIT_EXPECT_EQ(test, 1, page_ref_count(b->src + i));
-		KUNIT_EXPECT_EQ(test, 1, page_ref_count(b->dst + i));
-	}
-	dcbm_unmap_scatter(&b->part);
-}
-
 static void without_lists_nor_iommu_nothing_is_mapped(struct kunit *test)
 {
 	struct dcbm_blocks *b = get_blocks(test);
@@ -520,6 +493,7 @@ static struct dcbm_chan *get_channel(struct kunit *test, struct dcbm_engine *e)
 	spin_lock_init(&c->submit_lock);
 	spin_lock_init(&c->lock);
 	INIT_LIST_HEAD(&c->free);
+	INIT_LIST_HEAD(&c->busy);
 	list_add(&c->parts[0].node, &c->free);
 	c->chan = &e->chan;
 	c->dev = &e->dev;
@@ -592,13 +566,54 @@ static void failed_channel_that_was_kept_is_tried_again(struct kunit *test)
 	c->state = DCBM_FAILED;
 	c->in_flight = 1;
 	dcbm_renew(c);
-	KUNIT_EXPECT_NULL(test, dcbm_get_probe(c));
+	dcbm_bring_back(c);
+	KUNIT_EXPECT_EQ(test, c->state, DCBM_STUCK);
 	c->in_flight = 0;
-	KUNIT_EXPECT_PTR_EQ(test, dcbm_get_probe(c), &c->parts[0]);
+	dcbm_bring_back(c);
+	KUNIT_EXPECT_EQ(test, c->state, DCBM_LIVE);
+	atomic_dec(&dcbm_nr_live);
 	/* One whose driver leaves is not held up */
 	c->state = DCBM_GONE;
 	dcbm_renew(c);
 	KUNIT_EXPECT_EQ(test, c->state, DCBM_GONE);
+}
+
+static void retire_as_stuck(struct dcbm_chan *c)
+{
+	spin_lock_irq(&c->lock);
+	dcbm_retire(c, DCBM_STUCK);
+	spin_unlock_irq(&c->lock);
+}
+
+/* Or whoever waits would look at nothing else */
+static void stuck_channel_is_not_looked_at(struct kunit *test)
+{
+	struct dcbm_chan *c = get_channel(test, get_engine(test));
+
+	atomic_inc(&dcbm_nr_live);
+	c->parts[0].age = 7;
+	list_move(&c->parts[0].node, &c->busy);
+	dcbm_note_oldest(c);
+	KUNIT_EXPECT_EQ(test, c->oldest, 7);
+	retire_as_stuck(c);
+	KUNIT_EXPECT_EQ(test, c->oldest, 0);
+}
+
+static void channel_that_is_stuck_again_is_left_alone_for_longer(struct kunit *test)
+{
+	struct dcbm_chan *c = get_channel(test, get_engine(test));
+	unsigned long first;
+
+	atomic_inc(&dcbm_nr_live);
+	retire_as_stuck(c);
+	first = c->back_at - jiffies;
+	dcbm_bring_back(c);
+	KUNIT_EXPECT_EQ(test, c->state, DCBM_STUCK);
+	c->back_at = jiffies;
+	dcbm_bring_back(c);
+	KUNIT_EXPECT_EQ(test, c->state, DCBM_LIVE);
+	retire_as_stuck(c);
+	KUNIT_EXPECT_GT(test, c->back_at - jiffies, first);
 }
 
 static struct kunit_case dcbm_cases[] = {
@@ -614,7 +629,6 @@ static struct kunit_case dcbm_cases[] = {
 	KUNIT_CASE(part_has_no_more_than_its_table),
 	KUNIT_CASE(without_a_free_table_folios_must_adjoin),
 	KUNIT_CASE(list_has_an_entry_for_those_that_adjoin),
-	KUNIT_CASE(each_folio_of_a_list_is_kept),
 	KUNIT_CASE(without_lists_nor_iommu_nothing_is_mapped),
 	KUNIT_CASE(driver_that_does_not_promise_is_not_used),
 	KUNIT_CASE(driver_that_promises_is_used),
@@ -624,6 +638,8 @@ static struct kunit_case dcbm_cases[] = {
 	KUNIT_CASE(driver_is_asked_with_softirqs_off),
 	KUNIT_CASE(oldest_is_looked_at_first),
 	KUNIT_CASE(failed_channel_that_was_kept_is_tried_again),
+	KUNIT_CASE(stuck_channel_is_not_looked_at),
+	KUNIT_CASE(channel_that_is_stuck_again_is_left_alone_for_longer),
 	{ }
 };
 

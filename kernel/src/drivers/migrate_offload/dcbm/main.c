@@ -66,7 +66,7 @@ static void dcbm_watch(struct work_struct *work)
 	rcu_read_lock();
 	list_for_each_entry_rcu(c, &dcbm_chans, link) {
 		dcbm_check_stuck(c);
-		dcbm_probe(c);
+		dcbm_bring_back(c);
 		busy |= !list_empty(&c->busy) ||
 			READ_ONCE(c->state) == DCBM_STUCK;
 	}
@@ -260,11 +260,11 @@ static void __exit dcbm_exit(void)
 {
 	debugfs_remove_recursive(dcbm_debugfs);
 	migrate_offload_unregister(&dcbm_migrator);
-	/* It could probe a channel; nothing arms it again */
+	/* Nothing arms it again */
 	cancel_delayed_work_sync(&dcbm_watchdog);
-	/* No part is lost or overdue, or the module would be in use */
+	/* No copy is overdue, or the module would be in use */
 	dcbm_wait_idle();
-	dcbm_flush_late();
+	dcbm_flush_reap();
 	dcbm_reap();
 	dcbm_unwatch_buses(ARRAY_SIZE(dcbm_buses));
 	destroy_workqueue(dcbm_wq);

@@ -180,26 +180,3 @@ void dcbm_unmap_scatter(struct dcbm_part *part)
 	dma_unmap_sg(dev, s->dst, s->nr, DMA_FROM_DEVICE);
 	dma_unmap_sg(dev, s->src, s->nr, DMA_TO_DEVICE);
 }
-
-/* The part's copies may be gone: its table knows the folios */
-void dcbm_scatter_get_folios(struct dcbm_scatter *s)
-{
-	unsigned int i, nr;
-
-	for (i = 0; i < s->nr; i++) {
-		nr = s->src[i].length >> PAGE_SHIFT;
-		dcbm_get_folios(page_to_pfn(sg_page(&s->src[i])), nr);
-		dcbm_get_folios(page_to_pfn(sg_page(&s->dst[i])), nr);
-	}
-}
-
-void dcbm_scatter_put_folios(struct dcbm_scatter *s)
-{
-	unsigned int i, nr;
-
-	for (i = 0; i < s->nr; i++) {
-		nr = s->src[i].length >> PAGE_SHIFT;
-		dcbm_put_folios(page_to_pfn(sg_page(&s->src[i])), nr);
-		dcbm_put_folios(page_to_pfn(sg_page(&s->dst[i])), nr);
-	}
-}

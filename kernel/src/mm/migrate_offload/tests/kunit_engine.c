@@ -104,11 +104,20 @@ static void engine_fail(struct engine *e, struct migrate_copy *copy, int error)
 	migrate_copy_done(copy, error);
 }
 
+/* As if one of its channels were stuck, which has the copy */
+void migrate_kunit_engine_disown(struct engine *e, struct migrate_copy *copy)
+{
+	e->nr_disowned++;
+	migrate_copy_disown(copy);
+}
+
 static void engine_push(struct engine *e, struct migrate_copy *copy)
 {
 	spin_lock(&e->lock);
 	list_add_tail(&copy->node, &e->queue);
 	spin_unlock(&e->lock);
+	if (e->fault == FAULT_DISOWN)
+		migrate_kunit_engine_disown(e, copy);
 }
 
 static void engine_note_early(struct engine *e, struct migrate_copy *copy)
@@ -160,11 +169,6 @@ static void engine_spoil(struct engine *e, struct migrate_copy *copy)
 		migrate_copy_done(copy, 0);
 		migrate_copy_done(copy, -EIO);
 		break;
-	case FAULT_STUCK:
-		folio_get(copy->dst);
-		e->stuck[e->nr_stuck++] = copy->dst;
-		error = -ETIMEDOUT;
-		break;
 	default:
 		break;
 	}
@@ -190,6 +194,7 @@ static int engine_submit(struct migrator *m, struct migrate_copy *copy)
 	case FAULT_IDLE:
 	case FAULT_QUIET:
 	case FAULT_OTHERS:
+	case FAULT_DISOWN:
 		engine_push(e, copy);
 		break;
 	case FAULT_HALF_SLOW:
@@ -211,7 +216,6 @@ static int engine_submit(struct migrator *m, struct migrate_copy *copy)
 	case FAULT_PART_REFUSED:
 	case FAULT_IO:
 	case FAULT_ONE_PART:
-	case FAULT_STUCK:
 		engine_spoil(e, copy);
 		break;
 	case FAULT_POISON:
@@ -305,7 +309,7 @@ static void engine_stop(struct migrator *m)
 
 	/* But for what is overdue, nobody may wait for a copy any more */
 	WARN_ON(atomic_read(&e->nr_inflight) >
-		atomic_long_read(&m->stats->overdue));
+		atomic_long_read(&m->stats->overdue) + e->nr_disowned);
 	e->nr_started--;
 }
 

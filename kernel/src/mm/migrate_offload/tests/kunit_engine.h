@@ -37,7 +37,7 @@ enum fault {
 	FAULT_FULL,		/* as slow, with room for ENGINE_ROOM folios */
 	FAULT_IO,		/* scribble over the destination, then fail */
 	FAULT_ONE_PART,		/* three parts, the second one fails */
-	FAULT_STUCK,		/* give up, and keep the destination */
+	FAULT_DISOWN,		/* never end a copy, and say so */
 	FAULT_TAKE_REF,		/* copy; then somebody else takes a reference */
 	FAULT_POISON,		/* the first source is poisoned */
 	FAULT_HALF_SLOW,	/* of four, two at once and two after 50 ms */
@@ -62,6 +62,7 @@ struct engine {
 	unsigned int nr_tell;
 	unsigned int nr_looks;
 	unsigned long others_until;	/* in jiffies */
+	unsigned int nr_disowned;
 	atomic_t nr_inflight;
 	unsigned int max_inflight;
 	bool saw_refused;
@@ -115,6 +116,7 @@ static inline struct migrate_offload_state *state_of_now(void)
 void migrate_kunit_scribble(struct folio *folio);
 void migrate_kunit_engine_drain(struct engine *e);
 void migrate_kunit_engine_creep(struct work_struct *work);
+void migrate_kunit_engine_disown(struct engine *e, struct migrate_copy *copy);
 void migrate_kunit_engine_end_late(struct engine *e);
 void migrate_kunit_engine_init(struct engine *e);
 

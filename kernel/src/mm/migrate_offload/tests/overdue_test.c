@@ -32,6 +32,31 @@ static long nr_overdue(struct fixture *fx)
 	return atomic_long_read(&fx->engine.m.stats->overdue);
 }
 
+/* The destinations of what the engine has, which the test keeps */
+static void note_destinations(struct kunit *test)
+{
+	struct fixture *fx = test->priv;
+	struct engine *e = &fx->engine;
+	struct migrate_copy *copy;
+
+	list_for_each_entry(copy, &e->queue, node) {
+		KUNIT_EXPECT_EQ(test, folio_ref_count(copy->dst), 1);
+		folio_get(copy->dst);
+		e->stuck[e->nr_stuck++] = copy->dst;
+	}
+}
+
+static void expect_destinations_are_free(struct kunit *test)
+{
+	struct fixture *fx = test->priv;
+	unsigned int i;
+
+	for (i = 0; i < fx->engine.nr_stuck; i++) {
+		KUNIT_EXPECT_EQ(test, folio_ref_count(fx->engine.stuck[i]), 1);
+		folio_put(fx->engine.stuck[i]);
+	}
+}
+
 static void engine_that_never_ends_is_abandoned(struct kunit *test)
 {
 	unsigned long before = migrate_offload_stat(STAT_QUARANTINED_BYTES);
@@ -39,7 +64,6 @@ static void engine_that_never_ends_is_abandoned(struct kunit *test)
 	struct fixture *fx = test->priv;
 	struct engine *e = &fx->engine;
 	struct migrate_copy *copy;
-	unsigned int i;
 
 	migrate_kunit_prepare(test, FAULT_NEVER);
 	KUNIT_ASSERT_EQ(test, set(deadline_ms, DEADLINE_MS), 0);
@@ -57,12 +81,10 @@ static void engine_that_never_ends_is_abandoned(struct kunit *test)
 	list_for_each_entry(copy, &e->queue, node) {
 		/* In vain would Linux unmap it again */
 		KUNIT_EXPECT_EQ(test, fx->asked[copy->src->index], 1);
-		KUNIT_EXPECT_EQ(test, folio_ref_count(copy->dst), 1);
 		KUNIT_EXPECT_FALSE(test, folio_test_locked(copy->dst));
 		KUNIT_EXPECT_FALSE(test, folio_test_locked(copy->src));
-		folio_get(copy->dst);
-		e->stuck[e->nr_stuck++] = copy->dst;
 	}
+	note_destinations(test);
 
 	/* Out of service until it has ended them */
 	migrate_offload_reap();
@@ -76,10 +98,7 @@ static void engine_that_never_ends_is_abandoned(struct kunit *test)
 	migrate_offload_reap();
 	KUNIT_EXPECT_EQ(test, nr_overdue(fx), 0);
 	KUNIT_EXPECT_EQ(test, e->nr_stuck, window);
-	for (i = 0; i < e->nr_stuck; i++) {
-		KUNIT_EXPECT_EQ(test, folio_ref_count(e->stuck[i]), 1);
-		folio_put(e->stuck[i]);
-	}
+	expect_destinations_are_free(test);
 
 	KUNIT_EXPECT_TRUE(test, migrate_kunit_in_service(test));
 	e->fault = FAULT_NONE;
@@ -249,7 +268,70 @@ static void unregister_does_not_wait_for_overdue_copies(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, migrate_kunit_nr_intact(fx), NR_FOLIOS);
 }
 
-static void stuck_part_outweighs_other_errors(struct kunit *test)
+/* With the channels that are not stuck */
+static void engine_serves_on_without_what_it_disowns(struct kunit *test)
+{
+	unsigned long before = migrate_offload_stat(STAT_QUARANTINED_BYTES);
+	struct fixture *fx = test->priv;
+	struct engine *e = &fx->engine;
+	unsigned int nr;
+
+	migrate_kunit_prepare(test, FAULT_DISOWN);
+	KUNIT_ASSERT_EQ(test, set(deadline_ms, DEADLINE_MS), 0);
+	KUNIT_ASSERT_TRUE(test, migrate_kunit_ended_in_time(fx, migrate_kunit_in_thread(test)));
+	KUNIT_EXPECT_EQ(test, nr_overdue(fx), 0);
+	nr = e->nr_submitted;
+	KUNIT_EXPECT_EQ(test,
+			migrate_offload_stat(STAT_QUARANTINED_BYTES) - before,
+			nr * PAGE_SIZE);
+	KUNIT_EXPECT_EQ(test, migrate_kunit_nr_moved(fx), NR_FOLIOS - nr);
+	note_destinations(test);
+	KUNIT_EXPECT_EQ(test, e->nr_stuck, nr);
+
+	/* A window for that call was lost */
+	migrate_offload_reap();
+	KUNIT_EXPECT_TRUE(test, migrate_kunit_in_service(test));
+	e->fault = FAULT_NONE;
+	migrate_kunit_isolate(test);
+	KUNIT_EXPECT_EQ(test, migrate_kunit_migrate(fx, MR_SYSCALL), NR_FOLIOS - nr);
+	KUNIT_EXPECT_GT(test, e->nr_submitted, nr);
+
+	end_late(fx);
+	KUNIT_EXPECT_EQ(test, migrate_kunit_nr_intact(fx), NR_FOLIOS);
+	migrate_offload_reap();
+	expect_destinations_are_free(test);
+	KUNIT_EXPECT_EQ(test, nr_overdue(fx), 0);
+}
+
+static void engine_serves_again_once_it_has_disowned_all(struct kunit *test)
+{
+	const unsigned int window = migrate_kunit_small().window_pages;
+	struct fixture *fx = test->priv;
+	struct engine *e = &fx->engine;
+	struct migrate_copy *copy;
+
+	migrate_kunit_prepare(test, FAULT_NEVER);
+	KUNIT_ASSERT_EQ(test, set(deadline_ms, DEADLINE_MS), 0);
+	KUNIT_ASSERT_TRUE(test, migrate_kunit_ended_in_time(fx, migrate_kunit_in_thread(test)));
+	KUNIT_EXPECT_EQ(test, nr_overdue(fx), window);
+	KUNIT_EXPECT_FALSE(test, migrate_kunit_in_service(test));
+	list_for_each_entry(copy, &e->queue, node) {
+		migrate_kunit_engine_disown(e, copy);
+		/* Each part that is stuck says so */
+		migrate_kunit_engine_disown(e, copy);
+	}
+	KUNIT_EXPECT_EQ(test, nr_overdue(fx), 0);
+	migrate_offload_reap();
+	KUNIT_EXPECT_TRUE(test, migrate_kunit_in_service(test));
+	note_destinations(test);
+	end_late(fx);
+	KUNIT_EXPECT_EQ(test, migrate_kunit_nr_intact(fx), NR_FOLIOS);
+	migrate_offload_reap();
+	expect_destinations_are_free(test);
+	KUNIT_EXPECT_EQ(test, nr_overdue(fx), 0);
+}
+
+static void copy_ends_with_its_last_part(struct kunit *test)
 {
 	struct migrator_stats stats = {};
 	struct migrate_chunk chunk = {
@@ -259,11 +341,11 @@ static void stuck_part_outweighs_other_errors(struct kunit *test)
 
 	init_completion(&chunk.done);
 	migrate_copy_split(&copy, 3);
+	migrate_copy_done(&copy, 0);
 	migrate_copy_done(&copy, -EIO);
-	migrate_copy_done(&copy, -ETIMEDOUT);
 	KUNIT_EXPECT_EQ(test, atomic_read(&chunk.pending), 2);
-	migrate_copy_done(&copy, -EIO);
-	KUNIT_EXPECT_EQ(test, copy.error, -ETIMEDOUT);
+	migrate_copy_done(&copy, -EBUSY);
+	KUNIT_EXPECT_EQ(test, copy.error, -EIO);
 	KUNIT_EXPECT_EQ(test, atomic_read(&chunk.pending), 1);
 	KUNIT_EXPECT_FALSE(test, completion_done(&chunk.done));
 	migrate_chunk_put(&chunk, 1);
@@ -281,7 +363,9 @@ static struct kunit_case migrate_offload_overdue_cases[] = {
 	KUNIT_CASE(channel_that_is_stuck_beside_others_is_abandoned),
 	KUNIT_CASE(costs_are_known_when_windows_are_replaced),
 	KUNIT_CASE(unregister_does_not_wait_for_overdue_copies),
-	KUNIT_CASE(stuck_part_outweighs_other_errors),
+	KUNIT_CASE(engine_serves_on_without_what_it_disowns),
+	KUNIT_CASE(engine_serves_again_once_it_has_disowned_all),
+	KUNIT_CASE(copy_ends_with_its_last_part),
 	{}
 };
 

@@ -406,31 +406,6 @@ static void one_failed_part_fails_the_copy(struct kunit *test)
 	migrate_kunit_expect_all_moved(test);
 }
 
-static void stuck_destination_is_never_reused(struct kunit *test)
-{
-	unsigned long before = migrate_offload_stat(STAT_QUARANTINED_BYTES);
-	struct fixture *fx = test->priv;
-	struct engine *e = &fx->engine;
-	unsigned int i;
-
-	migrate_kunit_prepare(test, FAULT_STUCK);
-	KUNIT_EXPECT_EQ(test, migrate_kunit_migrate(fx, MR_SYSCALL), 0);
-	KUNIT_EXPECT_EQ(test, migrate_kunit_nr_moved(fx), 0);
-	KUNIT_EXPECT_EQ(test, fx->nr_new, NR_FOLIOS);
-	KUNIT_EXPECT_EQ(test, e->nr_stuck, NR_FOLIOS);
-	KUNIT_EXPECT_EQ(test,
-			migrate_offload_stat(STAT_QUARANTINED_BYTES) - before,
-			NR_FOLIOS * PAGE_SIZE);
-	for (i = 0; i < e->nr_stuck; i++) {
-		/* Only the engine knows the folio, and writes to it late */
-		KUNIT_EXPECT_EQ(test, folio_ref_count(e->stuck[i]), 1);
-		KUNIT_EXPECT_FALSE(test, folio_test_locked(e->stuck[i]));
-		migrate_kunit_scribble(e->stuck[i]);
-		folio_put(e->stuck[i]);
-	}
-	KUNIT_EXPECT_EQ(test, migrate_kunit_nr_intact(fx), NR_FOLIOS);
-}
-
 static void extra_reference_keeps_folio_from_engine(struct kunit *test)
 {
 	unsigned long before = migrate_offload_stat(STAT_FALLBACK_REFS);
@@ -550,7 +525,6 @@ static struct kunit_case migrate_offload_pipeline_cases[] = {
 	KUNIT_CASE(locked_rmap_is_not_waited_for),
 	KUNIT_CASE(failed_copy_is_never_used),
 	KUNIT_CASE(one_failed_part_fails_the_copy),
-	KUNIT_CASE(stuck_destination_is_never_reused),
 	KUNIT_CASE(extra_reference_keeps_folio_from_engine),
 	KUNIT_CASE(retry_copies_afresh),
 	{}

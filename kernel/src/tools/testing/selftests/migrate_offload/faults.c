@@ -457,10 +457,15 @@ static unsigned int get_baits(struct region *baits, int node)
 	return nr;
 }
 
+static long overdue(void)
+{
+	return file_read_long(OFFLOAD_DIR "/migrators/dcbm/overdue");
+}
+
 /*
- * Copies that are lost leave their folios where they were, and there they stay
- * until the engine lets go: it may still read them. If their destinations were
- * free, Linux would take those, and the bytes that the engine writes at last
+ * First the core gives the copies up, then dcbm the channels. The folios stay where
+ * they were until the engine lets go: it may still read them. If their destinations
+ * were free, Linux would take those, and the bytes that the engine writes at last
  * would be in the region or in the bait.
  */
 TEST_F_TIMEOUT(lasting, stuck_engine_writes_to_no_page_that_is_in_use, 60)
@@ -469,14 +474,21 @@ TEST_F_TIMEOUT(lasting, stuck_engine_writes_to_no_page_that_is_in_use, 60)
 	struct region baits[MAX_BAITS];
 	unsigned int nr_baits;
 
+	offload_set("deadline_ms", "100");
 	inject("stall", 2);
 	pages_move(&self->region, self->nodes[1], OWN);
 	EXPECT_EQ(0, region_wrong_words(&self->region));
+	EXPECT_LT(0, overdue());
 	grew = offload_stats(&before);
 	EXPECT_LE((long)variant->folio, grew.quarantined_bytes);
+	/* What was only busy moves now, without the engine */
+	pages_move(&self->region, self->nodes[1], OWN);
 	EXPECT_EQ(grew.quarantined_bytes / PAGE,
 		  (long)region_pages_off(&self->region, self->nodes[1]));
+	for (int ms = 0; (!channels().stuck || overdue()) && ms < 20000; ms += 10)
+		usleep(10000);
 	EXPECT_LT(0, channels().stuck);
+	EXPECT_EQ(0, overdue());
 	EXPECT_LT(0, channels().in_flight);
 
 	/* The engine still has the old bytes in mind */
@@ -533,7 +545,7 @@ TEST_F_TIMEOUT(lasting, stuck_engine_is_not_waited_for, 100)
 	grew = offload_stats(&before);
 	EXPECT_LE((long)variant->folio, grew.quarantined_bytes);
 	EXPECT_TRUE(in_service_after(false, 0));
-	EXPECT_LT(0, file_read_long(OFFLOAD_DIR "/migrators/dcbm/overdue"));
+	EXPECT_LT(0, overdue());
 	/* Their callbacks have not run yet, so the module must stay */
 	offload_set("active", "none");
 	EXPECT_EQ(-EWOULDBLOCK, module_unload("dcbm", 0));
@@ -549,7 +561,7 @@ TEST_F_TIMEOUT(lasting, stuck_engine_is_not_waited_for, 100)
 	inject("stall", 0);
 	softdma_set("stall_release", 1);
 	EXPECT_TRUE(in_service_after(true, 20000));
-	EXPECT_EQ(0, file_read_long(OFFLOAD_DIR "/migrators/dcbm/overdue"));
+	EXPECT_EQ(0, overdue());
 	EXPECT_EQ(0, region_wrong_words(&self->region));
 
 	/* And now all of them move, with the engine */
@@ -559,40 +571,6 @@ TEST_F_TIMEOUT(lasting, stuck_engine_is_not_waited_for, 100)
 	move(_metadata, self, 0);
 	EXPECT_EQ((long)(SIZE / variant->folio), offload_stats(&before).folios);
 	EXPECT_EQ(0, region_wrong_words(&self->region));
-}
-
-/* First the core gives up, then dcbm: the engine has let go of nothing yet */
-TEST_F_TIMEOUT(lasting, stuck_engine_is_given_up_by_both, 60)
-{
-	long stuck;
-
-	offload_unload();
-	ASSERT_EQ(NULL, offload_use_dcbm("channels=4 ring=64",
-					 "timeout_ms=1000"));
-	offload_set("deadline_ms", "100");
-	inject("stall", 2);
-	pages_move(&self->region, self->nodes[1], OWN);
-	EXPECT_LT(0, file_read_long(OFFLOAD_DIR "/migrators/dcbm/overdue"));
-	for (int ms = 0; !channels().stuck && ms < 20000; ms += 10)
-		usleep(10000);
-	EXPECT_LT(0, channels().stuck);
-	/* The core sees once a second what has ended */
-	for (int ms = 0; ms < 20000; ms += 10) {
-		if (!file_read_long(OFFLOAD_DIR "/migrators/dcbm/overdue"))
-			break;
-		usleep(10000);
-	}
-	inject("stall", 0);
-	offload_set("active", "none");
-	pages_move(&self->region, self->nodes[1], OWN);
-	stuck = region_pages_off(&self->region, self->nodes[1]);
-	EXPECT_LT(0, stuck);
-	EXPECT_EQ(0, region_wrong_words(&self->region));
-
-	softdma_set("stall_release", 1);
-	EXPECT_EQ(0, module_unload("dcbm", 10000));
-	EXPECT_EQ(0, region_wrong_words(&self->region));
-	move(_metadata, self, 1);
 }
 
 #define NR_CALLS	(SIZE / PMD)
@@ -638,7 +616,7 @@ TEST(slow_engine_that_many_calls_use_is_not_stuck)
 		pthread_join(threads[i], &off);
 		EXPECT_EQ(NULL, off);
 	}
-	EXPECT_EQ(0, file_read_long(OFFLOAD_DIR "/migrators/dcbm/overdue"));
+	EXPECT_EQ(0, overdue());
 	EXPECT_EQ(0, offload_stats(&before).quarantined_bytes);
 	EXPECT_LE(2, offload_stats(&before).folios);
 	EXPECT_EQ(0, region_wrong_words(&all));
