@@ -78,6 +78,7 @@ def test_ioat_is_functions_of_one_device(tmp_path: Path) -> None:
             "dma.small_percent must be a whole number from 1 to 100",
         ),
         ("node_mib = 1024", "node_mib = 511", "machine.node_mib must be"),
+        ("cpus = 1", "cpus = 1\ninvalidation_ns = -1", "machine.invalidation_ns must be"),
         ("nodes = 2", "nodes = 1", "machine.nodes must be"),
         ("cpu_nodes = 1", "cpu_nodes = 2", "machine.cpu_nodes must be at most"),
         ("cpus = 1", "cpus = 1\nslow_nodes = 1", "machine.slow_nodes must be true or false"),
@@ -144,6 +145,16 @@ def test_one_thing_is_varied(tmp_path: Path) -> None:
     assert strict.iommu
     assert "intel-iommu" in str(strict.qemu_args())
     assert strict.kernel_args == ("iommu.strict=1",)
+
+
+def test_several_things_are_varied_at_once(tmp_path: Path) -> None:
+    server = _load(tmp_path, GOOD)
+    both = server.varied("several", "register_ns=300 iommu=strict invalidation_ns=2200")
+    strict = server.varied("iommu", "strict")
+    assert both == strict.varied("register_ns", 300).varied("invalidation_ns", 2200)
+    assert "intel-iommu,aw-bits=48,x-invalidation-ns=2200" in both.as_machine().qemu_args()
+    assert "x-invalidation-ns" not in str(strict.as_machine().qemu_args())
+    assert both.parameters()["invalidation_ns"] == 2200
 
 
 def test_unknown_profile_names_those_there_are(tmp_path: Path) -> None:

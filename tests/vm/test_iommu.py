@@ -53,6 +53,20 @@ def bench(flavour: str, workload: str, cpus: int = 4) -> records.Record:
     return records.of(run(flavour, lines, cpus).said, "found")
 
 
+def test_an_invalidation_takes_its_time() -> None:
+    """Each unmap has one, and who unmaps waits for it; a machine for which none is said waits for nothing."""
+    kernel = kbuild.build("ferry")
+    programs = {iommu.MODULE: iommu.build_module(kernel)}
+    lines = ["load_bench", "found=$(run same_4k 1 1000)", "record found $found"]
+    found = []
+    for ns in (0, 3000):
+        where = replace(machine.get("iommu"), invalidation_ns=ns)
+        result = qemu.run(kernel, where, qemu.Job(iommu.script(lines), BOOT_S, programs=programs))
+        found.append(records.of(result.said, "found"))
+    free, dear = (each["ns"] / each["pairs"] for each in found)
+    assert dear - free == pytest.approx(3000, rel=0.01)
+
+
 def left(result: qemu.Result) -> dict[str, int]:
     """KiB of tables that each run of iova_stress left."""
     return {each["of"]: each["found"]["iommu_kib"] for each in records.every(result.said, "stress")}

@@ -23,7 +23,14 @@ FOLDER = paths.ROOT / "server"
 FIRST_SLOT = 8
 SLOT_BESIDE_VIRTME = 15
 # Key, least and greatest value.
-_MACHINE = {"cpus": (1, 64), "nodes": (2, 8), "cpu_nodes": (1, 8), "node_mib": (512, 1 << 20)}
+_MACHINE = {
+    "cpus": (1, 64),
+    "nodes": (2, 8),
+    "cpu_nodes": (1, 8),
+    "node_mib": (512, 1 << 20),
+    "invalidation_ns": (0, 1_000_000),
+}
+_OF_COMPUTER = ("node_mib", "invalidation_ns")  # what else of a computer can be varied
 _DMA = {
     "channels": (1, 16),
     "channels_per_path": (1, 16),
@@ -109,9 +116,16 @@ class Profile:
     dma: Dma
 
     def varied(self, parameter: str, value: int | str) -> Profile:
-        """The same server but for one thing: a parameter of the engine, "iommu", or the size of a node."""
-        if parameter == "node_mib":
-            return dataclasses.replace(self, computer=dataclasses.replace(self.computer, node_mib=int(value)))
+        """The same server but for one thing: a parameter of the engine, "iommu", one of the computer, or
+        for "several" such things at once, as in "register_ns=300 iommu=lazy"."""
+        if parameter == "several":
+            server = self
+            for name, _, its in (word.partition("=") for word in str(value).split()):
+                server = server.varied(name, int(its) if its.isdecimal() else its)
+            return server
+        if parameter in _OF_COMPUTER:
+            computer = dataclasses.replace(self.computer, **{parameter: value})  # type: ignore[arg-type]
+            return dataclasses.replace(self, computer=computer)
         if parameter != "iommu":
             dma = dataclasses.replace(self.dma, **{parameter: value})  # type: ignore[arg-type]
             return dataclasses.replace(self, dma=dma)
@@ -135,7 +149,7 @@ class Profile:
 
     def parameters(self) -> dict[str, Any]:
         """For the record beside a result: of the engine, where the memory is, and what lies between."""
-        keys = ("cpu_nodes", "slow_nodes")
+        keys = ("cpu_nodes", "slow_nodes", "invalidation_ns")
         iommu = {"iommu": "on" if self.computer.iommu else "off"}
         where = {key: getattr(self.computer, key) for key in keys} | iommu
         return where | {"engine": self.engine} | dataclasses.asdict(self.dma)
@@ -151,7 +165,7 @@ def load(name: str, folder: Path = FOLDER) -> Profile:
     choose("profile", [name], names(folder))
     path = folder / f"{name}.toml"
     table = _read(path)
-    of_machine = dict(table["machine"])
+    of_machine = {"invalidation_ns": 0, **table["machine"]}
     slow, iommu = of_machine.pop("slow_nodes", False), of_machine.pop("iommu", "off")
     if not isinstance(slow, bool):
         raise UsageError(f"{path}: machine.slow_nodes must be true or false")

@@ -43,6 +43,7 @@ class Machine:
     node_mib: int = 2048
     icount: bool = False  # one instruction is one virtual nanosecond, and every run is the same
     iommu: bool = False  # Intel's
+    invalidation_ns: int = 0  # that dropping addresses from its cache takes, in virtual time
     slow_nodes: bool = False  # ACPI says that nodes without CPUs are slower, so Linux demotes to them
     kernel_args: tuple[str, ...] = ()
     program: tuple[str, ...] = ()  # an emulator's command, instead of the one that command() chooses
@@ -126,7 +127,9 @@ class Machine:
         if self.slow_nodes:
             args += ["-machine", "hmat=on"]
         if self.iommu:
-            args += ["-machine", "q35", "-device", "intel-iommu,aw-bits=48"]
+            # Other emulators than the lab's do not have it.
+            price = f",x-invalidation-ns={self.invalidation_ns}" if self.invalidation_ns else ""
+            args += ["-machine", "q35", "-device", f"intel-iommu,aw-bits=48{price}"]
         for node in range(self.nodes):
             args += ["-object", f"memory-backend-ram,id=ram{node},size={self.node_mib}M"]
             args += ["-numa", f"node,nodeid={node},memdev=ram{node}{self._placement(node)}"]
