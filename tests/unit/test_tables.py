@@ -258,6 +258,22 @@ def test_one_thing_at_a_time_is_varied_around_the_profile() -> None:
     assert plain == {each for each in cells if each.channels and not each.varied}
 
 
+def test_the_earlier_design_is_shown_at_its_best_batch() -> None:
+    """Those whose batch is as large as can be have a smaller one beside it, wherever that is smaller."""
+    cells = [each for each in _cells("sensitivity", False) if each.engine == "dma" and not each.varied]
+    batches = {
+        folio: [each.batch_pages for each in cells if each.folio == folio] for folio in ("4K", "16K", "2M")
+    }
+    assert batches == {"4K": [4096], "16K": [16384, 8192], "2M": [24576, 8192]}
+    found = [_found(each, 2.0 + (each.batch_pages == 8192)) for each in cells if each.folio == "2M"]
+    vanilla = _found(Cell("vanilla", "2M", 48), 1.0)
+    compared = experiments.compare(experiments.get("sensitivity"), [vanilla, *found])
+    axes = pyplot.figure().subplots()
+    picture._plot_values(axes, compared, "register_ns", 0)
+    lines = {line.get_label(): numpy.asarray(line.get_ydata()).tolist() for line in axes.get_lines()}
+    assert lines["dma x16"] == [3.0]
+
+
 def test_a_setting_may_be_a_sysctl() -> None:
     one = Cell("ferry", "2M", 48, 16, settings=(("vm.migrate_copy_mapped", 0),))
     assert one.policy_lines()[-1] == "echo 0 >/proc/sys/vm/migrate_copy_mapped"

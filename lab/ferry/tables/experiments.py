@@ -264,7 +264,8 @@ def _sensitivity(posted: dict[str, Any], scale: Scale) -> list[Cell]:
     """The same cells with each server, but vanilla, which does not use the engine, once."""
     folios, channels = sensitivity.folios(scale.quick), [sensitivity.CHANNELS]
     cells = throughput_cells(folios, channels, scale=scale)
-    on_engine = throughput_cells(folios, channels, ["dma", "ferry"], scale)
+    cells += sensitivity.smaller_batches(cells)
+    on_engine = [cell for cell in cells if cell.engine in ON_CHANNELS]
     cells += [
         replace(cell, varied=varied) for varied in sensitivity.values(scale.quick) for cell in on_engine
     ]

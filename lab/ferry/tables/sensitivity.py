@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""What of the emulated server is varied, one thing at a time, and how far.
+"""What of the emulated server is varied, one thing at a time and several at once, and how far.
 
 descriptor_ns is fitted, all others are off in the profiles, because nobody has posted them. Times are the
 emulated machine's, whose CPU is 4.4 times slower than the posted one: 3000 ns here are 680 there. Posted
@@ -9,6 +9,9 @@ folios of up to 1 MiB were copied at about a third of the rate of those of 2 MiB
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+
+from ferry.bench.cell import Cell
 
 # One channel would tell less, and the earlier design would wait for its batches for longer than the kernel
 # waits for an engine.
@@ -20,7 +23,18 @@ VALUES: dict[str, Sequence[int | str]] = {
     "interrupt_ns": (1000, 3000, 10000, 30000),
     "small_percent": (66, 33),
     "iommu": ("lazy", "strict"),
+    # Joint corners, as in server.Profile.varied(); the last has the dearest of everything.
+    "several": (
+        "iommu=strict invalidation_ns=2200",
+        "register_ns=3000 interrupt_ns=30000",
+        "small_percent=33 iommu=strict invalidation_ns=2200",
+        "register_ns=3000 interrupt_ns=30000 iommu=strict invalidation_ns=2200",
+        "descriptor_ns=20000 small_percent=33 register_ns=3000 interrupt_ns=30000"
+        " iommu=strict invalidation_ns=2200",
+    ),
 }
+# Batches of the earlier design besides the largest, in pages: which is best depends on what is dear.
+BATCH_PAGES = 8192
 
 
 def values(quick: bool) -> list[tuple[str, int | str]]:
@@ -30,4 +44,10 @@ def values(quick: bool) -> list[tuple[str, int | str]]:
 
 def folios(quick: bool) -> list[str]:
     """The sizes that are measured."""
-    return ["64K", "2M"] if quick else ["4K", "64K", "2M"]
+    return ["64K", "2M"] if quick else ["4K", "16K", "64K", "256K", "1M", "2M"]
+
+
+def smaller_batches(cells: Sequence[Cell]) -> list[Cell]:
+    """Those of the earlier design whose batch is larger than BATCH_PAGES, in batches of so many."""
+    batched = [cell for cell in cells if cell.engine == "dma" and cell.batch_pages > BATCH_PAGES]
+    return [replace(cell, batch_pages=BATCH_PAGES) for cell in batched]
