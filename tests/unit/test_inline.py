@@ -14,6 +14,9 @@ CELLS = [
     {"folio_kib": 2048, "engine": "ferry", "channels": 16, "parameter": "iommu", "value": "lazy", "ratio": 5},
     {"folio_kib": 2048, "engine": "ferry", "channels": 16, "ratio": 6.614, "away": {"p50": 1234.4}},
     {"folio_kib": 2048, "engine": "vanilla", "ratio": 1.0, "away": {"p50": 2000.0}},
+    {"folio_kib": 64, "engine": "dma", "parameter": "several", "value": "small=9 iommu=off", "ratio": 4},
+    {"folio_kib": 64, "engine": "dma", "batch_pages": 512, "ratio": 3},
+    {"folio_kib": 64, "engine": "dma", "batch_pages": 8192, "ratio": 2},
 ]
 
 
@@ -29,6 +32,8 @@ def _fill(text: str) -> str:
         ("6", "2M ferry ratio", "7"),
         ("4.9", "2M ferry iommu=lazy ratio", "5.0"),
         ("99", "2M ferry away.p50", "1,234"),
+        ("9.9", "64K dma several=small=9 iommu=off ratio", "4.0"),
+        ("9.9", "64K dma batch=8192 ratio", "2.0"),
         ("9.99", "2M vanilla away.p50 over 2M ferry away.p50", "1.62"),
         ("1 %", "2M ferry away.p50 than 2M vanilla away.p50", "38 %"),
     ],

@@ -60,5 +60,7 @@ def _words(cell: Json) -> set[str]:
     words |= {f"x{cell['channels']}"} if cell.get("channels") else set()
     words |= set((cell.get("case") or cell.get("caller", "")).replace(",", "").split())
     words |= {f"{name}={value}" for name, value in present.set_up(cell).items()}
-    words |= {f"{cell['parameter']}={cell['value']}"} if "parameter" in cell else set()
+    words |= {f"batch={cell['batch_pages']}"} if cell.get("batch_pages") else set()
+    # As in "register_ns=300", or "several=register_ns=300 iommu=lazy".
+    words |= set(f"{cell['parameter']}={cell['value']}".split()) if "parameter" in cell else set()
     return words
