@@ -134,7 +134,7 @@ def _sweeps(result: Json) -> list[list[Panel]]:
         [
             (
                 f"{present.size(folio)} folios, {name}",
-                partial(_plot_values, cells=cells, name=name, base=result["provenance"].get(name)),
+                partial(_plot_values, cells=cells, name=name, base=result["provenance"].get(name, "none")),
             )
             for name in names
         ]

@@ -431,12 +431,12 @@ TABLES = {
         Table(
             "sensitivity",
             "Throughput by what is not known of the engine and of the way to it",
-            "v5",
+            "",
             _sensitivity,
-            _throughput_published,
+            lambda posted, cell: NOTHING,
             note=COLLECTED
-            + " One parameter at a time is other than the profile says; a row without one has none. "
-            "Vanilla does not use the engine, and was measured once.",
+            + " One parameter at a time is other than the profile says, or several at once; a row without "
+            "any has none. Vanilla does not use the engine, and was measured once.",
         ),
         Table(
             "write-rates",
