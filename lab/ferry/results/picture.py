@@ -174,7 +174,11 @@ def _plot_values(axes: Axes, cells: list[Json], name: str, base: Any) -> None:
         _plot(axes, sorted(best.items()), f"C{i}{style}", title.replace(", ", ",\n"))  # settings are long
     for cell in (cell for cell in varied if cell["engine"] == "cpu"):
         axes.axhline(cell["ratio"], color="grey", linewidth=0.8, linestyle=":", label="the CPU copies")
-    labels = [value.replace(" ", "\n") if isinstance(value, str) else f"{value:,}" for value in values]
+    # Joint corners have their places in the table.
+    labels = [
+        f"{value:,}" if isinstance(value, int) else str(i) if " " in value else value
+        for i, value in enumerate(values)
+    ]
     axes.set_xticks(range(len(values)), labels, fontsize="small")
     _from_base(axes)
 
