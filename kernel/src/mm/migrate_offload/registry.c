@@ -110,8 +110,9 @@ static int state_add_windows(struct migrate_offload_state *state)
 {
 	size_t bytes = state->nr_chunks * (sizeof(struct migrate_chunk) +
 		       state->chunk_pages * sizeof(struct migrate_slot));
+	/* Who sleeps until the engine has copied keeps one; the CPU's next task needs another */
 	unsigned long nr = clamp(MAX_WINDOW_POOL_BYTES / bytes, 1UL,
-				 (unsigned long)num_online_cpus());
+				 2UL * num_online_cpus());
 
 	while (nr--)
 		if (state_add_window(state))

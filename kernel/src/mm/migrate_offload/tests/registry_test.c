@@ -38,6 +38,14 @@ static void masked_reason_takes_linux_path(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, fx->engine.nr_submitted, 0);
 }
 
+/* Who sleeps until the engine has copied keeps one */
+static void each_cpu_has_two_windows(struct kunit *test)
+{
+	migrate_kunit_prepare(test, FAULT_NONE);
+	KUNIT_EXPECT_EQ(test, list_count_nodes(&state_of_now()->free),
+			2 * num_online_cpus());
+}
+
 static void engine_works_from_its_choice_to_the_next(struct kunit *test)
 {
 	struct engine *e = &((struct fixture *)test->priv)->engine;
@@ -285,6 +293,7 @@ static struct kunit_case migrate_offload_registry_cases[] = {
 	KUNIT_CASE(nobody_waits_long_for_a_call_without_memory),
 	KUNIT_CASE(small_call_takes_linux_path),
 	KUNIT_CASE(masked_reason_takes_linux_path),
+	KUNIT_CASE(each_cpu_has_two_windows),
 	KUNIT_CASE(engine_works_from_its_choice_to_the_next),
 	KUNIT_CASE(engine_that_cannot_start_changes_nothing),
 	KUNIT_CASE(no_active_migrator_costs_one_branch),

@@ -585,7 +585,7 @@ static void *move_folio(void *arg)
 /*
  * Each call has one folio, which takes the engine a third of a second: the second
  * one waits for longer than the deadline, of an engine that works. A call that
- * finds no free window, of which there is one for each CPU, goes Linux's way.
+ * finds no free window, of which there are two for each CPU, goes Linux's way.
  */
 TEST(slow_engine_that_many_calls_use_is_not_stuck)
 {
