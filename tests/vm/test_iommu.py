@@ -13,7 +13,7 @@ import pytest
 from ferry.bench import iommu
 from ferry.kernel import kbuild
 from ferry.suites import kselftest, ktap
-from ferry.vm import machine, qemu, records
+from ferry.vm import emulator, machine, qemu, records
 
 pytestmark = pytest.mark.vm
 
@@ -60,7 +60,7 @@ def test_an_invalidation_takes_its_time() -> None:
     lines = ["load_bench", "found=$(run same_4k 1 1000)", "record found $found"]
     found = []
     for ns in (0, 3000):
-        where = replace(machine.get("iommu"), invalidation_ns=ns)
+        where = replace(machine.get("iommu"), invalidation_ns=ns, program=tuple(emulator.command()))
         result = qemu.run(kernel, where, qemu.Job(iommu.script(lines), BOOT_S, programs=programs))
         found.append(records.of(result.said, "found"))
     free, dear = (each["ns"] / each["pairs"] for each in found)
