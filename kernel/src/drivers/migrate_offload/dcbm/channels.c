@@ -5,7 +5,7 @@
  * They are taken when dcbm becomes the active migrator, and given back when it
  * is not any more, or when their driver leaves its device. A channel that errs
  * again and again is retired until dcbm is chosen anew. One that was stuck comes
- * back once its copies have ended after all, which shows that it works.
+ * back once its copies have ended after all; if they have failed, their errors count.
  *
  * live -> failed -> stuck, gone
  *      -> stuck  -> live, gone
@@ -532,10 +532,8 @@ void dcbm_bring_back(struct dcbm_chan *c)
 	spin_lock_irq(&c->lock);
 	back = c->state == DCBM_STUCK && !c->in_flight &&
 	       time_after_eq(jiffies, c->back_at);
-	if (back) {
-		c->errors_in_row = 0;
+	if (back)
 		dcbm_set_state(c, DCBM_LIVE);
-	}
 	spin_unlock_irq(&c->lock);
 	if (back)
 		dev_notice(c->dev, "dcbm: %s is used again\n", c->name);
@@ -549,6 +547,7 @@ void dcbm_renew(struct dcbm_chan *c)
 {
 	spin_lock_irq(&c->lock);
 	if (c->state == DCBM_FAILED) {
+		c->errors_in_row = 0;
 		c->back_at = jiffies;
 		dcbm_set_state(c, DCBM_STUCK);
 	}

@@ -564,6 +564,7 @@ static void failed_channel_that_was_kept_is_tried_again(struct kunit *test)
 	struct dcbm_chan *c = get_channel(test, get_engine(test));
 
 	c->state = DCBM_FAILED;
+	c->errors_in_row = dcbm_max_errors;
 	c->in_flight = 1;
 	dcbm_renew(c);
 	dcbm_bring_back(c);
@@ -571,6 +572,7 @@ static void failed_channel_that_was_kept_is_tried_again(struct kunit *test)
 	c->in_flight = 0;
 	dcbm_bring_back(c);
 	KUNIT_EXPECT_EQ(test, c->state, DCBM_LIVE);
+	KUNIT_EXPECT_EQ(test, c->errors_in_row, 0);
 	atomic_dec(&dcbm_nr_live);
 	/* One whose driver leaves is not held up */
 	c->state = DCBM_GONE;
@@ -609,9 +611,12 @@ static void channel_that_is_stuck_again_is_left_alone_for_longer(struct kunit *t
 	first = c->back_at - jiffies;
 	dcbm_bring_back(c);
 	KUNIT_EXPECT_EQ(test, c->state, DCBM_STUCK);
+	/* As its copies have ended at last */
+	c->errors_in_row = 3;
 	c->back_at = jiffies;
 	dcbm_bring_back(c);
 	KUNIT_EXPECT_EQ(test, c->state, DCBM_LIVE);
+	KUNIT_EXPECT_EQ(test, c->errors_in_row, 3);
 	retire_as_stuck(c);
 	KUNIT_EXPECT_GT(test, c->back_at - jiffies, first);
 }

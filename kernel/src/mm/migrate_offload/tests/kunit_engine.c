@@ -116,7 +116,7 @@ static void engine_push(struct engine *e, struct migrate_copy *copy)
 	spin_lock(&e->lock);
 	list_add_tail(&copy->node, &e->queue);
 	spin_unlock(&e->lock);
-	if (e->fault == FAULT_DISOWN)
+	if (e->disowns)
 		migrate_kunit_engine_disown(e, copy);
 }
 
@@ -194,7 +194,6 @@ static int engine_submit(struct migrator *m, struct migrate_copy *copy)
 	case FAULT_IDLE:
 	case FAULT_QUIET:
 	case FAULT_OTHERS:
-	case FAULT_DISOWN:
 		engine_push(e, copy);
 		break;
 	case FAULT_HALF_SLOW:

@@ -37,7 +37,6 @@ enum fault {
 	FAULT_FULL,		/* as slow, with room for ENGINE_ROOM folios */
 	FAULT_IO,		/* scribble over the destination, then fail */
 	FAULT_ONE_PART,		/* three parts, the second one fails */
-	FAULT_DISOWN,		/* never end a copy, and say so */
 	FAULT_TAKE_REF,		/* copy; then somebody else takes a reference */
 	FAULT_POISON,		/* the first source is poisoned */
 	FAULT_HALF_SLOW,	/* of four, two at once and two after 50 ms */
@@ -62,6 +61,7 @@ struct engine {
 	unsigned int nr_tell;
 	unsigned int nr_looks;
 	unsigned long others_until;	/* in jiffies */
+	bool disowns;			/* each copy that it does not make at once */
 	unsigned int nr_disowned;
 	atomic_t nr_inflight;
 	unsigned int max_inflight;

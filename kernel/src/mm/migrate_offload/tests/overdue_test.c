@@ -46,11 +46,16 @@ static void note_destinations(struct kunit *test)
 	}
 }
 
-static void expect_destinations_are_free(struct kunit *test)
+/* It ends its copies at last, and they do no harm */
+static void expect_all_is_given_back(struct kunit *test)
 {
 	struct fixture *fx = test->priv;
 	unsigned int i;
 
+	end_late(fx);
+	KUNIT_EXPECT_EQ(test, migrate_kunit_nr_intact(fx), NR_FOLIOS);
+	migrate_offload_reap();
+	KUNIT_EXPECT_EQ(test, nr_overdue(fx), 0);
 	for (i = 0; i < fx->engine.nr_stuck; i++) {
 		KUNIT_EXPECT_EQ(test, folio_ref_count(fx->engine.stuck[i]), 1);
 		folio_put(fx->engine.stuck[i]);
@@ -93,12 +98,8 @@ static void engine_that_never_ends_is_abandoned(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, migrate_kunit_migrate(fx, MR_SYSCALL), NR_FOLIOS - window);
 	KUNIT_EXPECT_EQ(test, e->nr_submitted, ENGINE_FINE + window);
 
-	end_late(fx);
-	KUNIT_EXPECT_EQ(test, migrate_kunit_nr_intact(fx), NR_FOLIOS);
-	migrate_offload_reap();
-	KUNIT_EXPECT_EQ(test, nr_overdue(fx), 0);
 	KUNIT_EXPECT_EQ(test, e->nr_stuck, window);
-	expect_destinations_are_free(test);
+	expect_all_is_given_back(test);
 
 	KUNIT_EXPECT_TRUE(test, migrate_kunit_in_service(test));
 	e->fault = FAULT_NONE;
@@ -276,11 +277,12 @@ static void engine_serves_on_without_what_it_disowns(struct kunit *test)
 	struct engine *e = &fx->engine;
 	unsigned int nr;
 
-	migrate_kunit_prepare(test, FAULT_DISOWN);
+	fx->engine.disowns = true;
+	migrate_kunit_prepare(test, FAULT_NEVER);
 	KUNIT_ASSERT_EQ(test, set(deadline_ms, DEADLINE_MS), 0);
 	KUNIT_ASSERT_TRUE(test, migrate_kunit_ended_in_time(fx, migrate_kunit_in_thread(test)));
 	KUNIT_EXPECT_EQ(test, nr_overdue(fx), 0);
-	nr = e->nr_submitted;
+	nr = e->nr_submitted - ENGINE_FINE;
 	KUNIT_EXPECT_EQ(test,
 			migrate_offload_stat(STAT_QUARANTINED_BYTES) - before,
 			nr * PAGE_SIZE);
@@ -294,13 +296,9 @@ static void engine_serves_on_without_what_it_disowns(struct kunit *test)
 	e->fault = FAULT_NONE;
 	migrate_kunit_isolate(test);
 	KUNIT_EXPECT_EQ(test, migrate_kunit_migrate(fx, MR_SYSCALL), NR_FOLIOS - nr);
-	KUNIT_EXPECT_GT(test, e->nr_submitted, nr);
+	KUNIT_EXPECT_GT(test, e->nr_submitted, ENGINE_FINE + nr);
 
-	end_late(fx);
-	KUNIT_EXPECT_EQ(test, migrate_kunit_nr_intact(fx), NR_FOLIOS);
-	migrate_offload_reap();
-	expect_destinations_are_free(test);
-	KUNIT_EXPECT_EQ(test, nr_overdue(fx), 0);
+	expect_all_is_given_back(test);
 }
 
 static void engine_serves_again_once_it_has_disowned_all(struct kunit *test)
@@ -324,11 +322,28 @@ static void engine_serves_again_once_it_has_disowned_all(struct kunit *test)
 	migrate_offload_reap();
 	KUNIT_EXPECT_TRUE(test, migrate_kunit_in_service(test));
 	note_destinations(test);
-	end_late(fx);
-	KUNIT_EXPECT_EQ(test, migrate_kunit_nr_intact(fx), NR_FOLIOS);
-	migrate_offload_reap();
-	expect_destinations_are_free(test);
-	KUNIT_EXPECT_EQ(test, nr_overdue(fx), 0);
+	expect_all_is_given_back(test);
+}
+
+/* It was disowned too early; another copy has its slot afterwards */
+static void copy_that_ends_in_time_is_disowned_for_nothing(struct kunit *test)
+{
+	const unsigned int window = migrate_kunit_small().window_pages;
+	struct fixture *fx = test->priv;
+
+	fx->engine.disowns = true;
+	migrate_kunit_prepare(test, FAULT_REVERSE);
+	KUNIT_ASSERT_EQ(test, set(deadline_ms, DEADLINE_MS), 0);
+	migrate_kunit_expect_all_moved(test);
+	KUNIT_EXPECT_EQ(test, fx->engine.nr_disowned, NR_FOLIOS);
+	fx->engine.disowns = false;
+	fx->engine.fault = FAULT_NEVER;
+	migrate_kunit_isolate(test);
+	KUNIT_ASSERT_TRUE(test, migrate_kunit_ended_in_time(fx, migrate_kunit_in_thread(test)));
+	KUNIT_EXPECT_GT(test, nr_overdue(fx), 0);
+	KUNIT_EXPECT_LE(test, nr_overdue(fx), window);
+	note_destinations(test);
+	expect_all_is_given_back(test);
 }
 
 static void copy_ends_with_its_last_part(struct kunit *test)
@@ -365,6 +380,7 @@ static struct kunit_case migrate_offload_overdue_cases[] = {
 	KUNIT_CASE(unregister_does_not_wait_for_overdue_copies),
 	KUNIT_CASE(engine_serves_on_without_what_it_disowns),
 	KUNIT_CASE(engine_serves_again_once_it_has_disowned_all),
+	KUNIT_CASE(copy_that_ends_in_time_is_disowned_for_nothing),
 	KUNIT_CASE(copy_ends_with_its_last_part),
 	{}
 };
