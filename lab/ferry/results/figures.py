@@ -226,6 +226,7 @@ def _userspace(kept: Kept) -> str:
 
 # --- sensitivity ---
 
+AT_ONCE = "several"
 # How each parameter is named, and what the profile has if not nothing.
 VARIED = {
     "descriptor_ns": "a descriptor, ns",
@@ -233,7 +234,7 @@ VARIED = {
     "interrupt_ns": "each interrupt, ns",
     "small_percent": "copies below 2 MiB, % of the rate",
     "iommu": "IOMMU",
-    "several": "several at once",
+    AT_ONCE: "several at once",
 }
 Value = tuple[str, int | str]
 PLAIN: Value = ("", "")
@@ -271,7 +272,6 @@ def _sensitivity(kept: Kept) -> str:
 
 
 # What the evidence says of it: the dearest of each parameter, and of all.
-AT_ONCE = "several"
 SHOWN: tuple[tuple[str, Value], ...] = (
     ("as the profile has it", PLAIN),
     ("a descriptor costs 20,000 ns", ("descriptor_ns", 20000)),
