@@ -125,7 +125,6 @@ unsigned int migrate_kunit_migrate(struct fixture *fx, enum migrate_reason reaso
 		      MIGRATE_ASYNC, reason, &nr);
 	if (!list_empty(&fx->list))
 		putback_movable_pages(&fx->list);
-	complete(&fx->migrated);
 	return nr;
 }
 
@@ -224,7 +223,10 @@ void migrate_kunit_expect_all_moved(struct kunit *test)
 
 int migrate_kunit_thread(void *data)
 {
-	migrate_kunit_migrate(data, MR_SYSCALL);
+	struct fixture *fx = data;
+
+	migrate_kunit_migrate(fx, MR_SYSCALL);
+	complete(&fx->migrated);
 	while (!kthread_should_stop())
 		msleep(20);
 	return 0;
