@@ -61,6 +61,20 @@ def test_ioat_is_functions_of_one_device(tmp_path: Path) -> None:
     assert ioat.parameters()["engine"] == "ioat"
 
 
+def test_dsa_has_four_channels_in_a_device(tmp_path: Path) -> None:
+    good = GOOD.replace("channels = 3", "channels = 8").replace("path = 2", "path = 4")
+    dsa = _load(tmp_path, f'engine = "dsa"\n{good}latency_ns = 70\n')
+    devices = [word for word in dsa.as_machine().devices if word.startswith("intel-dsa")]
+    assert [device.split(",")[1:4] for device in devices] == [
+        ["id=dma0", "addr=0x8", "fabric=path0"],
+        ["id=dma1", "addr=0x9", "fabric=path1"],
+    ]
+    assert all(device.endswith("latency-ns=70") for device in devices)
+    for wrong in (good.replace("channels = 8", "channels = 6"), good.replace("path = 4", "path = 2")):
+        with pytest.raises(UsageError, match="each device of DSA is a path of its own, with 4 channels"):
+            _load(tmp_path, f'engine = "dsa"\n{wrong}')
+
+
 @pytest.mark.parametrize(
     ("old", "new", "named"),
     [
@@ -82,7 +96,7 @@ def test_ioat_is_functions_of_one_device(tmp_path: Path) -> None:
         ("nodes = 2", "nodes = 1", "machine.nodes must be"),
         ("cpu_nodes = 1", "cpu_nodes = 2", "machine.cpu_nodes must be at most"),
         ("cpus = 1", "cpus = 1\nslow_nodes = 1", "machine.slow_nodes must be true or false"),
-        ("[machine]", 'engine = "edma"\n[machine]', "one.toml, 'edma': choose from ptdma, ioat"),
+        ("[machine]", 'engine = "edma"\n[machine]', "one.toml, 'edma': choose from ptdma, ioat, dsa"),
         ("[machine]", "engine = 1\n[machine]", "'engine' is missing, unknown"),
         ("cpus = 1", 'cpus = 1\niommu = "eager"', "one.toml, 'eager': choose from off, lazy, strict"),
         ("cpus = 1", "cpus = 1\nspeed = 1", "machine.speed is not known"),
@@ -127,7 +141,7 @@ def test_one_is_like_another_that_is_like_none(tmp_path: Path, like: str, named:
         profile.load("two", tmp_path)
 
 
-@pytest.mark.parametrize("name", sorted({*profile.names()} - {"zen3-likely", "xeon-ioat"}))
+@pytest.mark.parametrize("name", sorted({*profile.names()} - {"zen3-likely", "xeon-ioat", "xeon-dsa"}))
 def test_what_nobody_has_posted_is_off(name: str) -> None:
     server = profile.load(name)
     dma = server.dma

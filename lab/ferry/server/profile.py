@@ -21,6 +21,7 @@ FOLDER = paths.ROOT / "server"
 # The PCI slot of the first function; QEMU's own devices are below, and where the guest has the host's root
 # those that virtme-ng adds: of these there are more or fewer, as its streams are a terminal or files.
 FIRST_SLOT = 8
+DSA_QUEUES = 4  # of a device, each with an engine of its own
 SLOT_BESIDE_VIRTME = 15
 # Key, least and greatest value.
 _MACHINE = {
@@ -41,6 +42,7 @@ _DMA = {
     "register_ns": (0, 1_000_000),
     "write_percent": (0, 100),
     "interrupt_ns": (0, 1_000_000),
+    "latency_ns": (0, 1_000_000),
     "small_bytes": (0, 1 << 30),
     "small_percent": (1, 100),
 }
@@ -59,11 +61,18 @@ def functions(*properties: str, slot: int = FIRST_SLOT) -> tuple[str, ...]:
     )
 
 
-def ioat_functions(*properties: str) -> tuple[str, ...]:
+def ioat_functions(*properties: str, slot: int = FIRST_SLOT) -> tuple[str, ...]:
     """The same for I/OAT: those of one device, on a machine with PCI Express."""
-    place = f"addr={FIRST_SLOT:#x}.{{0}},multifunction=on"
+    place = f"addr={slot:#x}.{{0}},multifunction=on"
     devices = [f"{emulator.IOAT},id=dma{i},{place.format(i)}" for i in range(len(properties))]
     return ("-machine", "q35", *_devices(devices, properties))
+
+
+def dsa_functions(*properties: str, slot: int = FIRST_SLOT) -> tuple[str, ...]:
+    """The same for DSA: each function has four channels, which have the properties of the first of them."""
+    each = properties[::DSA_QUEUES]
+    devices = [f"{emulator.DSA},id=dma{i},addr={slot + i:#x}" for i in range(len(each))]
+    return ("-machine", "q35", *_devices(devices, each))
 
 
 def _devices(devices: Sequence[str], properties: Sequence[str]) -> tuple[str, ...]:
@@ -72,12 +81,12 @@ def _devices(devices: Sequence[str], properties: Sequence[str]) -> tuple[str, ..
 
 
 # Each engine, and how its channels look to QEMU.
-ENGINES = {"ptdma": functions, "ioat": ioat_functions}
+ENGINES = {"ptdma": functions, "ioat": ioat_functions, "dsa": dsa_functions}
 
 
 @dataclass(frozen=True)
 class Dma:
-    """A server's engine. MB is 10^6 bytes; all in virtual time. The last five are off by default."""
+    """A server's engine. MB is 10^6 bytes; all in virtual time. The last six are off by default."""
 
     channels: int
     channels_per_path: int
@@ -88,6 +97,7 @@ class Dma:
     register_ns: int = 0  # that a read of a register costs the CPU
     write_percent: int = 100  # a write, of that
     interrupt_ns: int = 0  # that an interrupt costs it, beyond its handler
+    latency_ns: int = 0  # from the last byte to the completion record, which DSA has
     small_bytes: int = 0  # copies of less have small_percent of the rate
     small_percent: int = 100
 
@@ -101,6 +111,8 @@ class Dma:
         own += f",register-ns={self.register_ns},write-percent={self.write_percent}"
         own += f",interrupt-ns={self.interrupt_ns}"
         own += f",small-bytes={self.small_bytes},small-percent={self.small_percent}"
+        if engine == "dsa":
+            own += f",latency-ns={self.latency_ns}"
         each = (f"fabric=path{i // self.channels_per_path},{own}" for i in range(self.channels))
         return (*args, *ENGINES[engine](*each))
 
@@ -166,19 +178,21 @@ def load(name: str, folder: Path = FOLDER) -> Profile:
     path = folder / f"{name}.toml"
     table = _read(path)
     of_machine = {"invalidation_ns": 0, **table["machine"]}
+    of_dma = {"latency_ns": 0, **table["dma"]}
     slow, iommu = of_machine.pop("slow_nodes", False), of_machine.pop("iommu", "off")
     if not isinstance(slow, bool):
         raise UsageError(f"{path}: machine.slow_nodes must be true or false")
     choose(f"engine in {path},", [table["engine"]], ENGINES)
     choose(f"machine.iommu in {path},", [str(iommu)], IOMMU)
     _check(path, "machine", of_machine, _MACHINE)
-    _check(path, "dma", table["dma"], _DMA)
+    _check(path, "dma", of_dma, _DMA)
+    shared, rest = of_dma["channels_per_path"], of_dma["channels"] % DSA_QUEUES
+    if table["engine"] == "dsa" and (rest or shared != DSA_QUEUES):
+        raise UsageError(f"{path}: each device of DSA is a path of its own, with {DSA_QUEUES} channels")
     if of_machine["cpu_nodes"] > min(of_machine["nodes"], of_machine["cpus"]):
         raise UsageError(f"{path}: machine.cpu_nodes must be at most machine.nodes and machine.cpus")
     computer = machine.Machine(name, icount=True, slow_nodes=slow, **of_machine)
-    return Profile(name, table["summary"], computer, table["engine"], Dma(**table["dma"])).varied(
-        "iommu", iommu
-    )
+    return Profile(name, table["summary"], computer, table["engine"], Dma(**of_dma)).varied("iommu", iommu)
 
 
 def _read(path: Path, may_be_like: bool = True) -> dict[str, Any]:

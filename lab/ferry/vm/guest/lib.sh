@@ -6,6 +6,8 @@
 OFFLOAD=/sys/kernel/mm/migrate_offload
 # The last function of I/OAT on an emulated server that has it.
 IOAT=/sys/bus/pci/devices/0000:00:08.7
+# Where queues of DSA are configured, once idxd is loaded.
+DSA=/sys/bus/dsa
 # So many copies at once are in a ring of the emulated engine, which has passed ptdma_test with them.
 PTDMA_DEPTH=31
 # Where a job may write; the guest has its /tmp to itself.
@@ -103,6 +105,31 @@ use_engine() {
 	activate "$1"
 }
 
+# use_queues NUMBER: configure so many queues of DSA for dmaengine, on one device after the other, each with an
+# engine of its own. A server has up to eight devices of four engines, and 128 descriptors for the queues of each.
+use_queues() {
+	modprobe idxd || fail "cannot load idxd: see the console"
+	devices=$(ls $DSA/devices | grep -c '^dsa')
+	[ ! -e $DSA/devices/wq0.0/driver ] || return 0
+	i=0
+	while [ $i -lt "$1" ]; do
+		of=$((i % devices)) n=$((i / devices))
+		cd $DSA/devices/wq$of.$n && echo $n >group_id && echo dedicated >mode && echo 32 >size &&
+			echo 10 >priority && echo kernel >type && echo dmaengine >driver_name &&
+			echo "channel$n" >name && echo $n >../engine$of.$n/group_id ||
+			fail "queue $n of DSA device $of cannot be configured"
+		i=$((i + 1))
+	done
+	cd / || fail "no root"
+	i=0
+	while [ $i -lt "$1" ]; do
+		of=$((i % devices)) n=$((i / devices))
+		[ $n -gt 0 ] || echo dsa$of >$DSA/drivers/idxd/bind || fail "dsa$of cannot be enabled"
+		echo wq$of.$n >$DSA/drivers/dmaengine/bind || fail "wq$of.$n cannot be enabled"
+		i=$((i + 1))
+	done
+}
+
 # use_dma CHANNELS DEPTH: let dcbm copy, with so many DMA channels and descriptors in flight on each.
 use_dma() {
 	[ -d $OFFLOAD ] || fail "kernel $(uname -r) is without Ferry: build it with ./ferry kernel build ferry"
@@ -111,6 +138,7 @@ use_dma() {
 	# A real server may have another engine, whose driver is loaded.
 	modprobe ptdma ${PTDMA_DEPTH:+depth=$PTDMA_DEPTH} 2>/dev/null
 	[ ! -e $IOAT ] || modprobe ioatdma
+	! grep -qs 0x0b25 /sys/bus/pci/devices/0000:00:08.0/device || use_queues "$1"
 	modprobe dcbm channels="$1" queue_depth="$2" ${DCBM_SHARE_BYTES:+share_bytes=$DCBM_SHARE_BYTES} ||
 		fail "cannot load dcbm: see the console"
 	echo dcbm >$OFFLOAD/active ||
