@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Linux's idxd driver, unchanged, on the DSA device: sysfs configures queues, and dmatest copies by them."""
+"""Linux's idxd driver on the DSA device: unchanged, then as Ferry mends it, and dcbm over that."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 
+from ferry.bench import migbench
 from ferry.kernel import kbuild
 from ferry.server import profile
 from ferry.suites import kselftest
@@ -86,3 +87,132 @@ def test_each_error_is_one_copy_that_fails() -> None:
     tests = _summaries(log)
     assert sum(count for count, _ in tests) == 80
     assert sum(failures for _, failures in tests) == 7, log
+
+
+def _server(*devices: str, iommu: bool = False) -> machine.Machine:
+    """Two CPUs, and a device of DSA per text, which has its properties."""
+    there = replace(machine.get("smp"), program=tuple(emulator.command()), iommu=iommu)
+    each = [text for text in devices for _ in range(profile.DSA_QUEUES)]
+    return replace(there, devices=profile.dsa_functions(*each))
+
+
+def _say(flavour: str, where: machine.Machine, script: str) -> str:
+    job = qemu.Job(script, 400.0, programs={"bin/migbench": migbench.build_migbench()})
+    return qemu.run(kbuild.build(flavour), where, job).said
+
+
+# What each device does while folios move by all of them. One that halts forgets what it had, and has to be
+# configured, or reset, by an administrator.
+FAULTS = (
+    "",
+    "error-at=5,error-every=7",
+    "error-at=6,error-every=7,error-code=34",
+    "lose-irq-at=5",
+    "descriptor-ns=1000000",
+    "halt-at=4",
+    "halt-at=6,halt-type=1",
+)
+TAKE = """
+use_queues {queues}; modprobe dcbm timeout_ms=5000 || fail 'no dcbm'
+echo 60000 >$OFFLOAD/deadline_ms; echo 1 >$OFFLOAD/engine_always; echo dcbm >$OFFLOAD/active
+record taken live: $(grep -c live /sys/kernel/debug/dcbm/channels)
+"""
+COUNT = """
+dmesg | output log
+cd $OFFLOAD/stats; kept=$(cat quarantined_bytes); overdue=$(cat $OFFLOAD/migrators/dcbm/overdue)
+record counted failed: $(cat fallback_error) moved: $(cat bytes) kept: $kept overdue: $overdue; cd /
+"""
+LEAVE = "echo none >$OFFLOAD/active; rmmod dcbm && rmmod idxd || fail 'the driver does not go'\n"
+
+
+@pytest.mark.parametrize("iommu", [False, True])
+def test_dcbm_moves_by_devices_that_fail(iommu: bool) -> None:
+    """It takes them without being asked to; migbench verifies what the CPU has copied instead, too."""
+    queues = 2 * len(FAULTS)
+    script = TAKE.format(queues=queues) + "bench faulty --folio 2M --bytes 64M --runs 3\n" + COUNT + LEAVE
+    said = _say("ferry", _server(*FAULTS, iommu=iommu), script)
+    found, counted = records.of(said, "migbench")["found"], records.of(said, "counted")
+    log = kselftest.outputs(said)["log"]
+    assert found["passed"]
+    assert found["verified_bytes"] >= 3 * 64 << 20
+    assert records.of(said, "taken")["live"] == queues
+    assert counted["failed"] > 0
+    assert (counted["kept"], counted["overdue"]) == (0, 0)
+    assert counted["moved"] > 64 << 20
+    assert len(re.findall(r"idxd 0000:00:..\.0: idxd halted", log)) == 2
+
+
+def test_queue_that_is_disabled_ends_its_copies() -> None:
+    """Its client has a channel that takes nothing more; the queue can be enabled again, and taken."""
+    script = (
+        TAKE.format(queues=4) + "bench before --folio 2M --bytes 32M --runs 1\n"
+        "( while [ ! -e $WORK/stop ]; do\n"
+        "	migbench --folio 2M --bytes 32M --runs 1 --json $WORK/loop >/dev/null || touch $WORK/bad\n"
+        "done; touch $WORK/ended ) &\n"
+        "for round in 1 2 3 4 5 6; do for queue in wq0.0 wq0.1; do\n"
+        "	cd $DSA/devices/$queue; sleep 0.5; echo $queue >$DSA/drivers/dmaengine/unbind\n"
+        "	echo dedicated >mode && echo 10 >priority &&\n"
+        "	echo kernel >type && echo dmaengine >driver_name && echo again >name &&\n"
+        "	echo $queue >$DSA/drivers/dmaengine/bind || fail $queue $(cat $DSA/devices/dsa0/cmd_status)\n"
+        "done; done; touch $WORK/stop; while [ ! -e $WORK/ended ]; do sleep 0.2; done\n"
+        "[ ! -e $WORK/bad ] || fail 'a wrong byte'\n"
+        "grep -c live /sys/kernel/debug/dcbm/channels; cd /\n"
+        "echo none >$OFFLOAD/active; echo dcbm >$OFFLOAD/active\n"
+        "record again live: $(grep -c live /sys/kernel/debug/dcbm/channels)\n"
+        "bench after --folio 2M --bytes 32M --runs 1\n"
+        # The client has channels of the device until after it is gone
+        "echo dsa0 >$DSA/drivers/idxd/unbind\n" + COUNT + LEAVE
+    )
+    said = _say("debug", _server("descriptor-ns=100000"), script)
+    counted = records.of(said, "counted")
+    assert records.of(said, "taken")["live"] == records.of(said, "again")["live"] == 4
+    assert (counted["kept"], counted["overdue"]) == (0, 0)
+    assert counted["moved"] > 64 << 20
+
+
+def test_client_that_does_not_wait_is_forgotten() -> None:
+    """dmatest gives its channel back with a copy in flight, and is unloaded."""
+    script = (
+        "use_queues 2\n"
+        "modprobe dmatest timeout=500 iterations=4 test_buf_size=65536 run=1 || fail 'no dmatest'\n"
+        "cat /sys/module/dmatest/parameters/wait; rmmod dmatest || fail 'dmatest does not go'\n"
+        "for queue in 0 1; do echo wq0.$queue >$DSA/drivers/dmaengine/unbind; done\n"
+        "dmesg | output log; rmmod idxd || fail 'idxd does not go'\n"
+    )
+    log = kselftest.outputs(_say("debug", _server("stall-at=3"), script))["log"]
+    tests = _summaries(log)
+    assert len(tests) == 2, log
+    assert sum(failures for _, failures in tests) > 0, log
+    assert "timed out" in log
+
+
+def test_stuck_device_gives_its_pages_back_when_its_driver_leaves() -> None:
+    """Its channels are disowned, and told to stop."""
+    script = (
+        TAKE.format(queues=4).replace("timeout_ms=5000", "timeout_ms=300")
+        + "bench stuck --folio 2M --bytes 32M --runs 1 --allow-partial\n"
+        "sleep 1; record stuck kept: $(cat $OFFLOAD/stats/quarantined_bytes)\n"
+        f"echo 0000:00:{profile.FIRST_SLOT:02x}.0 >/sys/bus/pci/drivers/idxd/unbind; sleep 2\n"
+        + COUNT
+        + LEAVE
+    )
+    said = _say("debug", _server("stall-at=9", ""), script)
+    assert records.of(said, "stuck")["kept"] > 0
+    assert records.of(said, "counted")["overdue"] == 0
+
+
+def test_who_waits_ends_copies_by_looking() -> None:
+    """As the driver promises: in virtual time no copy is overdue, though few parts interrupt."""
+    script = (
+        "use_dma 16 256; echo 1 >$OFFLOAD/engine_always\n"
+        "bench good --folio 2M --bytes 32M --runs 2\n"
+        "interrupts=$(awk '/idxd-portal/ { sum += $2 } END { print sum }' /proc/interrupts)\n"
+        "cd $OFFLOAD/migrators/dcbm\n"
+        "record counted interrupts: $interrupts moved: $(cat bytes) overdue: $(cat overdue)\n"
+    )
+    said = _say("ferry", profile.load("xeon-dsa").as_machine(), script)
+    counted = records.of(said, "counted")
+    assert records.of(said, "migbench")["found"]["passed"]
+    assert counted["overdue"] == 0
+    assert counted["moved"] >= 2 * (32 << 20)
+    assert counted["interrupts"] < counted["moved"] >> 17, "fewer than parts of 128 KiB"

@@ -37,8 +37,8 @@ DRIVERS = {
     "softdma": Driver(WORKS, "for tests: the CPU copies", "'ferryctl use dcbm'; mtcopy is faster"),
     "ioatdma": Driver(PATCHED, "Ferry's kernel has the patches", _ENABLE),
     "idxd": Driver(
-        REFUSED, "it sleeps while it prepares a copy, and an unbound queue takes its channel along",
-        "mtcopy is there instead",
+        PATCHED, "Ferry's kernel has the patches",
+        "with dedicated queues for the kernel's dmaengine: then 'ferryctl use dcbm'",
     ),
     "ccp": Driver(REFUSED, "it does not report errors", "where the device is a PTDMA: 'modprobe ptdma'"),
     "hisi_dma": Driver(REFUSED, "it never ends a copy that failed", "mtcopy is there instead"),

@@ -113,7 +113,8 @@ static void dcbm_take_device(struct dcbm_device *d)
 		chan = dma_request_channel(mask, dcbm_of_device, d->dev);
 		if (!chan)
 			break;
-		c = dcbm_new_channel(chan);
+		/* Queues of DSA come at any time, also one that breaks the promise */
+		c = dcbm_trusts(chan->device, dcbm_allow) ? dcbm_new_channel(chan) : NULL;
 		if (!c) {
 			dma_release_channel(chan);
 			break;
