@@ -56,6 +56,22 @@ def test_engines_are_in_slots_that_virtme_leaves_free() -> None:
     assert [int(slot, 16) for slot in slots] == [15, 16]
 
 
+def test_each_modelled_engine_is_taken_whole() -> None:
+    plans = {"ptdma depth=1": torture.Plan(ptdma=("", "")), "ioatdma": torture.Plan(ioat=("", ""))}
+    for driver, plan in plans.items():
+        assert f"modprobe {driver} && modprobe dcbm" in plan.script(Path("torture"), ["nothing"])
+        assert "-eq 2 ]" in plan.script(Path("torture"), ["nothing"])
+    dsa = torture.Plan(dsa=("error-at=5", ""))
+    assert "use_queues 8 && modprobe dcbm" in dsa.script(Path("torture"), ["nothing"])
+    devices = [word for word in dsa.machine.devices if word.startswith("intel-dsa")]
+    assert devices == ["intel-dsa,id=dma0,addr=0xf,error-at=5", "intel-dsa,id=dma1,addr=0x10"]
+
+
+def test_one_modelled_engine_at_a_time(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["torture", "--ptdma", "head=end", "--dsa", "error-at=5"]) == 2
+    assert "--ptdma and --dsa: choose one engine" in capsys.readouterr().err
+
+
 def test_a_sum_keeps_each_complaint() -> None:
     good = torture.parse(TEXT)["nothing"]
     lost = torture.Outcome("nothing", complaints=("BUG: here",))

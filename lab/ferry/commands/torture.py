@@ -9,6 +9,7 @@ from typing import Any
 from ferry.commands import options
 from ferry.progress import note
 from ferry.results import provenance, report
+from ferry.server import profile
 from ferry.suites import torture
 
 
@@ -28,6 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         parser,
         "torture --minutes 5                   # each class of trouble, one after the other",
         "torture --class cpu_hotplug --engine mtcopy",
+        "torture --class nothing --dsa error-at=50,error-every=50 --dsa lose-irq-at=9",
         "torture --class nothing --ptdma error-at=50,error-every=50,run=sticky,register-ns=3000",
     )
 
@@ -42,18 +44,20 @@ def _add_engine_arguments(parser: argparse.ArgumentParser, plan: torture.Plan) -
         "--module", default=plan.module, metavar="FILE",
         help="a .ko with that engine, built against build/kernel-FLAVOUR",
     )  # fmt: skip
-    what = "dcbm on a function of the emulated engine with these properties; again for more"
-    options.add_repeated(parser, "ptdma", "ptdma", what, "NAME=VALUE,...")
+    what = "dcbm on a {} of the emulated {} with these properties; again for more"
+    for name, part in (("ptdma", "function"), ("ioat", "function"), ("dsa", "device")):
+        options.add_repeated(parser, name, name, what.format(part, name.upper()), "NAME=VALUE,...")
     options.add_number(parser, "depth", plan.depth, "for --ptdma: copies at once in the ring of each")
     parser.add_argument(
         "--deadline", type=int, default=plan.deadline_ms, metavar="MS",
-        help="deadline_ms, with --engine or --ptdma (default: a patient one, as the host may be busy)",
+        help="deadline_ms, with --engine or a modelled one (default: a patient one, as the host may be busy)",
     )  # fmt: skip
 
 
 def run(args: argparse.Namespace) -> int:
     """1 if a class did not pass; one that cannot run here is no failure, but is shown."""
-    lists = {"classes": tuple(args.classes), "ptdma": tuple(args.ptdma)}
+    lists = {"classes": tuple(args.classes)}
+    lists |= {name: tuple(getattr(args, name)) for name in profile.ENGINES}
     plan = options.plan(torture.Plan, args, flavour=args.kernel, deadline_ms=args.deadline, **lists)
     plan.check()
     output = report.output(args)

@@ -86,9 +86,23 @@ class Plan:
     engine: str = ""  # instead of dcbm on softdma; what strikes these is left out then
     module: str = ""  # its file, built against the same kernel; else it is one of Ferry's
     one_boot: bool = False  # all classes in one, each way; a complaint is then all classes'
-    ptdma: tuple[str, ...] = ()  # properties of functions of the emulated engine, which dcbm uses then
-    depth: int = 1  # copies at once in the ring of each
+    # Properties of functions of an emulated engine, which dcbm uses then; of DSA those of devices.
+    ptdma: tuple[str, ...] = ()
+    ioat: tuple[str, ...] = ()
+    dsa: tuple[str, ...] = ()
+    depth: int = 1  # copies at once in the ring of each of PTDMA
     deadline_ms: int = 0  # that of a user, with another engine than dcbm on softdma; 0: a patient one
+
+    @property
+    def modelled(self) -> str:
+        """Which emulated engine, by its name in the profiles."""
+        return next((name for name in profile.ENGINES if getattr(self, name)), "")
+
+    @property
+    def channels(self) -> tuple[str, ...]:
+        """The properties of each channel of the emulated engine; a device of DSA has several."""
+        each = (*self.ptdma, *self.ioat, *self.dsa)
+        return tuple(text for text in each for _ in range(profile.DSA_QUEUES if self.dsa else 1))
 
     @property
     def machine(self) -> Machine:
@@ -96,12 +110,12 @@ class Plan:
         movable = machine.get("movable")
         args = KERNEL_ARGS if "kcsan" in self.flavour else (*KERNEL_ARGS, PANIC_ON_WARN)
         movable = replace(movable, kernel_args=(*movable.kernel_args, *args))
-        if not self.ptdma:
+        if not self.channels:
             return movable
         # Only under icount has an access to a register its price; two CPUs would take turns there, and the
         # debug kernel's second one does not come up.
         program = tuple(emulator.command())
-        devices = profile.functions(*self.ptdma, slot=profile.SLOT_BESIDE_VIRTME)
+        devices = profile.ENGINES[self.modelled](*self.channels, slot=profile.SLOT_BESIDE_VIRTME)
         return replace(movable.with_cpus(1), icount=True, program=program, devices=devices)
 
     @property
@@ -119,8 +133,11 @@ class Plan:
         if not 0 < self.minutes <= 24 * 60:
             raise UsageError(f"{self.minutes:g} minutes: choose more than 0, at most a day")
         kbuild.flavour(self.flavour)
-        if self.ptdma and (self.engine or self.module):
-            raise UsageError("--ptdma is for dcbm: leave out --engine and --module")
+        given = [name for name in profile.ENGINES if getattr(self, name)]
+        if len(given) > 1:
+            raise UsageError(f"--{' and --'.join(given)}: choose one engine")
+        if given and (self.engine or self.module):
+            raise UsageError(f"--{given[0]} is for dcbm: leave out --engine and --module")
         if not 1 <= self.depth <= MAX_DEPTH:
             raise UsageError(f"--depth {self.depth}: choose 1 to {MAX_DEPTH}")
         if self.module and not self.engine:
@@ -139,9 +156,14 @@ class Plan:
     def script(self, program: Path, names: Sequence[str]) -> str:
         """The job of one boot: classes of the program, with the engine."""
         lines, args = ["cd /dev/shm"], f" -d {self.deadline_ms}" if self.deadline_ms else ""
-        engine = "dcbm" if self.ptdma else self.engine
-        if self.ptdma:
-            lines.append(f"modprobe ptdma depth={self.depth} && modprobe dcbm {DCBM} || fail 'no ptdma'")
+        engine = "dcbm" if self.channels else self.engine
+        drivers = {
+            "ptdma": f"modprobe ptdma depth={self.depth}",
+            "ioat": "modprobe ioatdma",
+            "dsa": f"use_queues {len(self.channels)}",
+        }
+        if self.modelled:
+            lines.append(f"{drivers[self.modelled]} && modprobe dcbm {DCBM} || fail 'no {self.modelled}'")
         elif self.module:
             file = shlex.quote(str(Path(self.module).resolve()))
             why = f"cannot load {self.module}: is it built against build/kernel-{self.flavour}?"
@@ -155,12 +177,12 @@ class Plan:
             f"step {PROGRAM} {names[0]}",
             f"{command} 2>&1 </dev/null | output {PROGRAM}",
         ]
-        if self.ptdma:
+        if number := len(self.channels):
             # It has given all back. What stands still with a copy in hand is not live when it is taken again.
             lines += [
                 f"echo dcbm >{ACTIVE} || fail 'dcbm cannot be chosen again'",
                 f"live=$(grep -c ' 0 live$' {CHANNELS})",
-                f'[ "$live" -eq {len(self.ptdma)} ] || fail "$live of {len(self.ptdma)} channels are live"',
+                f'[ "$live" -eq {number} ] || fail "$live of {number} channels are live"',
                 f"echo none >{ACTIVE}",
             ]
         return "\n".join(lines)
