@@ -28,6 +28,7 @@ PAGES = (paths.ROOT / "README.md", *sorted((paths.ROOT / "docs").glob("*.md")))
 # Each result that is kept, and the command that measures it into out/.
 NO_ENGINE = "bench --machine icount --folio 4K,16K,64K,256K,1M,2M --engine vanilla,none,cpu --runs 1"
 PROFILE = "profile --folio 4K,16K,64K,1M --engine vanilla,none,dcbm"
+SERVERS = ("zen3-likely", "xeon-ioat", "xeon-dsa")
 COMMANDS = {
     "demo": "make demo",
     "cost": "./ferry cost --json out/cost.json",
@@ -36,10 +37,7 @@ COMMANDS = {
     "redis": "./ferry redis",
     "tier": "./ferry tier",
     **{f"table-{name}": f"./ferry table {name}" for name in experiments.TABLES},
-    **{
-        f"table-v5-throughput-{name}": f"./ferry table v5-throughput --profile {name}"
-        for name in ("zen3-likely", "xeon-ioat")
-    },
+    **{f"table-v5-throughput-{name}": f"./ferry table v5-throughput --profile {name}" for name in SERVERS},
 }
 _BLOCK = re.compile(r"(<!-- figures: ([a-z0-9-]+) -->\n).*?(\n?<!-- end of figures -->)", re.S)
 MOST_CHANNELS = 16  # channels of the emulated server
@@ -124,7 +122,7 @@ def _release(result: Json) -> str:
 
 
 # The server that was posted, where the engine costs the CPU nothing, and those where it costs what is likely.
-FREE, LIKELY, IOAT = (f"table-v5-throughput{server}" for server in ("", "-zen3-likely", "-xeon-ioat"))
+FREE, LIKELY, IOAT, DSA = (f"table-v5-throughput{server}" for server in ("", *(f"-{s}" for s in SERVERS)))
 
 
 def _throughput(kept: Kept, name: str = FREE) -> dict[tuple[str, int], dict[int, Json]]:
@@ -322,6 +320,7 @@ _CHANNELS = (
     ),
     ("the same, where registers, interrupts and IOMMU cost nothing", FREE, MOST_CHANNELS),
     ("[I/OAT](docs/evidence.md#ioat) of Intel Xeon: `dcbm`, likely server", IOAT, MOST_IOAT),
+    ("[DSA](docs/evidence.md#dsa) of Intel Xeon: `dcbm`, likely server", DSA, MOST_CHANNELS),
 )
 
 
@@ -341,11 +340,8 @@ def _headline(kept: Kept) -> str:
         ("idle CPUs: `mtcopy`", runs["mtcopy"], "wall time of one run, emulated"),
         *((title, ratios, "engine modelled") for title, ratios in channels.items()),
     ]
-    ways.insert(-1, (dearest, _lowest_ratios(kept), "engine modelled"))
+    ways.insert(-2, (dearest, _lowest_ratios(kept), "engine modelled"))
     rows = [[name, *(f"{ratios[kib]:.1f}" for kib in HEADLINE), origin] for name, ratios, origin in ways]
-    rows.append(
-        ["Intel DSA", *("-" for _ in HEADLINE), "`dcbm` refuses its driver ([why](docs/hardware.md))"]
-    )
     head = ("what you have", *map(_folio, HEADLINE), "evidence")
     return (
         f"Times as fast as on unchanged Linux, by size of folio:\n\n{_table(head, rows)}\n\n"
@@ -483,6 +479,7 @@ BLOCKS: dict[str, Callable[[Kept], str]] = {
     "headline": _headline,
     "likely": functools.partial(_likely, name=LIKELY, count=MOST_CHANNELS),
     "ioat": functools.partial(_likely, name=IOAT, count=MOST_IOAT),
+    "dsa": functools.partial(_likely, name=DSA, count=MOST_CHANNELS),
     "no-engine": _no_engine,
     "cost": _cost,
     "demo": _demo,
