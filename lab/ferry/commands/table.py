@@ -151,7 +151,7 @@ def _measure(
     table: experiments.Table, server: profile.Profile, args: argparse.Namespace, store: Store | None
 ) -> dict[str, Any]:
     as_posted = server.name == experiments.FITTED_SERVER and not args.here and not args.one_by_one
-    scale = experiments.Scale(quick=args.quick, here=args.here, as_posted=as_posted)
+    scale = experiments.Scale(args.quick, args.here, as_posted, server.engine)
     cells = table.cells(table.posted_figures, scale)
     if args.here:
         (measured, missing), origin = here.measure(cells), provenance.of_here()

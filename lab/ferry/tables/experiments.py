@@ -65,6 +65,7 @@ class Scale:
     quick: bool = False
     here: bool = False
     as_posted: bool = False  # with the cells that show how well the model predicts
+    engine: str = "ptdma"  # of the server
 
     def bytes(self, emulated: int, posted: int = POSTED_BYTES) -> int:
         """How much is moved."""
@@ -262,13 +263,12 @@ def _is_fitted(cell: Cell) -> bool:
 
 def _sensitivity(posted: dict[str, Any], scale: Scale) -> list[Cell]:
     """The same cells with each server, but vanilla, which does not use the engine, once."""
-    folios, channels = sensitivity.folios(scale.quick), [sensitivity.CHANNELS]
+    folios, channels = sensitivity.folios(scale.quick), [sensitivity.channels(scale.engine)]
     cells = throughput_cells(folios, channels, scale=scale)
     cells += sensitivity.smaller_batches(cells)
     on_engine = [cell for cell in cells if cell.engine in ON_CHANNELS]
-    cells += [
-        replace(cell, varied=varied) for varied in sensitivity.values(scale.quick) for cell in on_engine
-    ]
+    values = sensitivity.values(scale.quick, scale.engine)
+    cells += [replace(cell, varied=varied) for varied in values for cell in on_engine]
     return sorted(cells, key=lambda cell: folios.index(cell.folio))
 
 

@@ -16,7 +16,9 @@ from ferry.bench.cell import Cell
 # One channel would tell less, and the earlier design would wait for its batches for longer than the kernel
 # waits for an engine.
 CHANNELS = 16
+OF_IOAT = 8  # a socket has no more
 
+# Of PTDMA.
 VALUES: dict[str, Sequence[int | str]] = {
     "descriptor_ns": (300, 2500, 5000, 10000, 20000),
     "register_ns": (100, 300, 1000, 3000),
@@ -33,13 +35,42 @@ VALUES: dict[str, Sequence[int | str]] = {
         " iommu=strict invalidation_ns=2200",
     ),
 }
+# Of the others, on likely servers: what nobody has said of them.
+OF_OTHERS: dict[str, dict[str, Sequence[int | str]]] = {
+    "ioat": {
+        "descriptor_ns": (4400, 13200),
+        "total_mb_s": (3544, 1772),
+        "register_ns": (7920,),
+        "interrupt_ns": (30000,),
+        "iommu": ("strict",),
+        "several": (
+            "channel_mb_s=1329 path_mb_s=1329 total_mb_s=10632",
+            "descriptor_ns=13200 total_mb_s=3544 register_ns=7920 interrupt_ns=30000 iommu=strict",
+        ),
+    },
+    "dsa": {
+        "descriptor_ns": (880,),
+        "latency_ns": (0, 15400),
+        "total_mb_s": (7136,),
+        "register_ns": (7920,),
+        "interrupt_ns": (30000,),
+        "iommu": ("strict",),
+        "several": ("descriptor_ns=880 latency_ns=15400 register_ns=7920 interrupt_ns=30000 iommu=strict",),
+    },
+}
 # Batches of the earlier design besides the largest, in pages: which is best depends on what is dear.
 BATCH_PAGES = 8192
 
 
-def values(quick: bool) -> list[tuple[str, int | str]]:
+def channels(engine: str) -> int:
+    """How many copy."""
+    return OF_IOAT if engine == "ioat" else CHANNELS
+
+
+def values(quick: bool, engine: str = "ptdma") -> list[tuple[str, int | str]]:
     """Each parameter with each of its values, or the last alone."""
-    return [(name, value) for name, every in VALUES.items() for value in (every[-1:] if quick else every)]
+    varied = OF_OTHERS.get(engine, VALUES)
+    return [(name, value) for name, every in varied.items() for value in (every[-1:] if quick else every)]
 
 
 def folios(quick: bool) -> list[str]:
