@@ -263,7 +263,7 @@ def _is_fitted(cell: Cell) -> bool:
 
 def _sensitivity(posted: dict[str, Any], scale: Scale) -> list[Cell]:
     """The same cells with each server, but vanilla, which does not use the engine, once."""
-    folios, channels = sensitivity.folios(scale.quick), [sensitivity.channels(scale.engine)]
+    folios, channels = sensitivity.folios(scale.quick, scale.engine), [sensitivity.channels(scale.engine)]
     cells = throughput_cells(folios, channels, scale=scale)
     cells += sensitivity.smaller_batches(cells)
     on_engine = [cell for cell in cells if cell.engine in ON_CHANNELS]

@@ -73,8 +73,10 @@ def values(quick: bool, engine: str = "ptdma") -> list[tuple[str, int | str]]:
     return [(name, value) for name, every in varied.items() for value in (every[-1:] if quick else every)]
 
 
-def folios(quick: bool) -> list[str]:
+def folios(quick: bool, engine: str = "ptdma") -> list[str]:
     """The sizes that are measured."""
+    if engine in OF_OTHERS and not quick:
+        return ["4K", "64K", "2M"]
     return ["64K", "2M"] if quick else ["4K", "16K", "64K", "256K", "1M", "2M"]
 
 
