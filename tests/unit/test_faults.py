@@ -17,6 +17,8 @@ from ferry import cli, paths
 from ferry.errors import FerryError, UsageError
 from ferry.server import faults
 
+OF_OTHERS = ("rearm", "halt-at")  # what the monitor's channels have not
+
 
 class Monitor:
     """Two channels and the fabrics; the socket takes one client after the other, as QEMU's."""
@@ -49,6 +51,8 @@ class Monitor:
             print(json.dumps(self._answer(**json.loads(line))), file=stream, flush=True)
 
     def _answer(self, execute: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        if execute == "qom-list" and arguments["path"] != faults.TOP:
+            return {"return": [{"name": name} for name in faults.NAMES if name not in OF_OTHERS]}
         if execute == "qom-list":
             return {"return": [{"name": n} for n in ("type", "memory", "path0", "dma0", "dma1")]}
         if execute == "qom-get":
@@ -97,9 +101,15 @@ def test_without_arguments_it_lists(monitor: Monitor, capsys: pytest.CaptureFixt
     assert cli.main(["server", "fault"]) == 0
     said = capsys.readouterr().out
     assert "VM one" in said
-    assert all(name in said for name in faults.NAMES)
+    assert all((name in said) == (name not in OF_OTHERS) for name in faults.NAMES)
     assert said.count("true") == 2
     assert monitor.set == []
+
+
+def test_what_the_engine_has_not_cannot_be_set(monitor: Monitor, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["server", "fault", "halt-at=3"]) == 2
+    assert "channel 0 has no halt-at: it has bandwidth, " in capsys.readouterr().err
+    assert not monitor.set
 
 
 @pytest.mark.parametrize(
@@ -109,7 +119,7 @@ def test_without_arguments_it_lists(monitor: Monitor, capsys: pytest.CaptureFixt
         (["error-at"], 2, "'error-at' is not NAME=VALUE"),
         (["error-at=-1"], 2, "error-at=-1: must be a number from 0 to 4294967295"),
         (["error-at=4294967296"], 2, "must be a number from 0 to 4294967295"),
-        (["error-code=0"], 2, "error-code=0: must be a number from 1 to 63"),
+        (["error-code=0"], 2, "error-code=0: must be a number from 1 to 255"),
         (["head=tail"], 2, "head=tail: must be end or fetch"),
         (["stalled=1"], 2, "stalled=1: must be true or false"),
         (["error-at=1", "--channel", "2"], 2, "no channel 2: there are 0 to 1"),
@@ -142,10 +152,10 @@ def test_several_vms_are_asked_about(folder: Path, monitor: Monitor) -> None:
 
 
 def test_properties_are_those_of_the_device() -> None:
-    """One that the device has not, or that nobody can set, is a mistake."""
+    """One that no device has, or that nobody can set, is a mistake."""
     folder = paths.ROOT / "server/qemu/src/hw/dma"
     shared = (folder / "copy_channel.c").read_text().partition("--- fabric ---")[0]
-    text = (folder / "ptdma.c").read_text() + shared
-    there = set(re.findall(r'property_add\w*\(\w+, "([a-z-]+)"|\{ "([a-z-]+)", &c->', text))
+    text = "".join((folder / f"{engine}.c").read_text() for engine in ("ptdma", "ioat", "dsa")) + shared
+    there = set(re.findall(r'property_add\w*\(\w+, "([a-z-]+)"|\{ "([a-z-]+)", &[cs]->', text))
     there = {one or other for one, other in there}
     assert set(faults.NAMES) == there

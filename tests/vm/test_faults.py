@@ -33,7 +33,10 @@ record after errors: "$(cat $errors)" in_service: "$(cat $OFFLOAD/in_service)"
 """
 
 
-def test_a_fault_strikes_a_server_that_runs(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(("name", "devices"), [("zen3", 16), ("xeon-dsa", 4)])
+def test_a_fault_strikes_a_server_that_runs(
+    name: str, devices: int, capsys: pytest.CaptureFixture[str]
+) -> None:
     codes: list[int] = []
     now: dict[int, dict[str, faults.Value]] = {}
 
@@ -48,12 +51,12 @@ def test_a_fault_strikes_a_server_that_runs(capsys: pytest.CaptureFixture[str]) 
 
     programs = {"bin/migbench": migbench.build_migbench()}
     job = qemu.Job(SCRIPT, 300.0, programs=programs, controlled=True)
-    where = profile.load("zen3").as_machine()
+    where = profile.load(name).as_machine()
     said = qemu.run(kbuild.build("ferry"), where, job, on_output=strike).said
     after = records.of(said, "after")
     assert codes == [0, 0]
-    assert sorted(now) == list(range(16))
-    assert now[0]["bandwidth"] == profile.load("zen3").dma.channel_mb_s * 10**6
+    assert sorted(now) == list(range(devices))
+    assert now[0]["bandwidth"] == profile.load(name).dma.channel_mb_s * 10**6
     assert (now[0]["error-at"], now[0]["stalled"]) == (0, False)
     assert records.of(said, "before")["errors"] == 0
     assert (after["errors"] > 0, after["in_service"]) == (True, 1)

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Faults and rates of the PTDMA channels of an emulated server that runs, by QEMU's QMP socket."""
+"""Faults and rates of the engines of an emulated server that runs, by QEMU's QMP socket.
+
+A channel here is a device of the model: a function, or of DSA all four channels of a device.
+"""
 
 from __future__ import annotations
 
@@ -25,11 +28,19 @@ VALUES: dict[str, range | tuple[str, ...]] = {
     **dict.fromkeys(("descriptor-ns", "register-ns", "interrupt-ns", "small-bytes"), U32),
     **dict.fromkeys(("write-percent", "small-percent"), range(101)),
     **dict.fromkeys(("error-at", "error-every"), U32),
-    "error-code": range(1, 64),
-    **dict.fromkeys(("stall-at", "lose-irq-at", "ones-at"), U32),
+    "error-code": range(1, 256),
+    **dict.fromkeys(("stall-at", "lose-irq-at"), U32),
     **dict.fromkeys(("stalled", "gone"), ("true", "false")),
-    # What nobody has said of the real function.
+    # Of PTDMA; the last two are what nobody has said of the real function.
+    "ones-at": U32,
     **{"head": ("end", "fetch"), "run": ("auto", "sticky")},
+    # Of I/OAT, and of DSA.
+    "reset-ns": U32,
+    "rearm": ("drop", "tell"),
+    **dict.fromkeys(("latency-ns", "command-ns", "command-error-at", "command-error-code"), U32),
+    **dict.fromkeys(("lose-command-irq-at", "halt-at"), U32),
+    "halt-type": range(4),
+    "untranslated": ("page-fault", "translation"),
 }
 NAMES = tuple(VALUES)
 Value = int | bool | str
@@ -113,6 +124,11 @@ class Qmp:
         names = [child["name"] for child in self.run("qom-list", path=TOP)]
         return sorted(int(name[3:]) for name in names if re.fullmatch(r"dma\d+", name))
 
+    def properties(self, number: int) -> list[str]:
+        """Those of NAMES that a channel has, which depends on the engine."""
+        names = {each["name"] for each in self.run("qom-list", path=f"{TOP}/dma{number}")}
+        return [name for name in NAMES if name in names]
+
 
 @contextmanager
 def connected(vm: Running) -> Iterator[Qmp]:
@@ -140,8 +156,11 @@ def chosen(channels: list[int], channel: int | None) -> list[int]:
 
 
 def change(monitor: Qmp, channel: int | None, values: Mapping[str, Value]) -> None:
-    """Set properties of a channel, or of all."""
+    """Set properties of a channel, or of all. Raises UsageError for one that its engine has not."""
     for number in chosen(monitor.channels(), channel):
+        there = monitor.properties(number)
+        if lacking := [name for name in values if name not in there]:
+            raise UsageError(f"channel {number} has no {lacking[0]}: it has {', '.join(there)}")
         for name, value in values.items():
             monitor.run("qom-set", path=f"{TOP}/dma{number}", property=name, value=value)
 
@@ -149,6 +168,9 @@ def change(monitor: Qmp, channel: int | None, values: Mapping[str, Value]) -> No
 def listed(monitor: Qmp, channel: int | None) -> dict[int, dict[str, Value]]:
     """The properties of each channel now."""
     return {
-        number: {name: monitor.run("qom-get", path=f"{TOP}/dma{number}", property=name) for name in NAMES}
+        number: {
+            name: monitor.run("qom-get", path=f"{TOP}/dma{number}", property=name)
+            for name in monitor.properties(number)
+        }
         for number in chosen(monitor.channels(), channel)
     }
