@@ -41,7 +41,10 @@ DRIVERS = {
         "with dedicated queues for the kernel's dmaengine: then 'ferryctl use dcbm'",
     ),
     "ccp": Driver(REFUSED, "it does not report errors", "where the device is a PTDMA: 'modprobe ptdma'"),
-    "hisi_dma": Driver(REFUSED, "it never ends a copy that failed", "mtcopy is there instead"),
+    "hisi_dma": Driver(
+        PATCHED, "Ferry's kernel has the patches, which no real engine has run yet", _ENABLE,
+    ),
+    "switchtec_dma": Driver(REFUSED, "it may report a failed copy as made", "mtcopy is there instead"),
     "hidma": Driver(REFUSED, "it may sleep when a copy is submitted", "mtcopy is there instead"),
     "fsl-qdma": Driver(REFUSED, "it waits while it prepares a copy", "mtcopy is there instead"),
 }  # fmt: skip
@@ -60,6 +63,7 @@ IOAT = (
 DSA = (0x0B25, 0x11FB, 0x1212)
 CANDIDATES = {
     "0x1022:0x1498": "ptdma",
+    "0x19e5:0xa122": "hisi_dma",
     **{f"0x8086:{device:#06x}": "ioatdma" for device in IOAT},
     **{f"0x8086:{device:#06x}": "idxd" for device in DSA},
 }
