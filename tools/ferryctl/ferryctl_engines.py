@@ -42,7 +42,8 @@ DRIVERS = {
     ),
     "ccp": Driver(REFUSED, "it does not report errors", "where the device is a PTDMA: 'modprobe ptdma'"),
     "hisi_dma": Driver(
-        PATCHED, "Ferry's kernel has the patches, which no real engine has run yet", _ENABLE,
+        PATCHED, "Ferry's kernel has the patches, for PCI revision 0x30 and later; nobody has run them",
+        _ENABLE,
     ),
     "switchtec_dma": Driver(REFUSED, "it may report a failed copy as made", "mtcopy is there instead"),
     "hidma": Driver(REFUSED, "it may sleep when a copy is submitted", "mtcopy is there instead"),
