@@ -4,12 +4,14 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 
 import ferryctl
 import ferryctl_engines as engines
+from ferry import paths
 from ferryctl_machine import System
 from tests.unit.conftest import FakeProgram
 from tests.unit.fake_ferry import CHANNELS, machine_in
@@ -95,6 +97,22 @@ def test_a_device_without_a_driver_is_known(
     system = System(tmp_path)
     _pci(system, "0000:00:04.0", f"0x8086:{device}", None)
     assert _found(system, capsys)["0000:00:04.0"]["verdict"] == engines.DRIVERS[driver].verdict
+
+
+def test_a_dsa_without_queues_is_told_how_to_get_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By the commands that docs/operator.md has, which tests/vm/test_dsa_clients.py types."""
+    system = System(tmp_path)
+    _pci(system, "0000:00:04.0", "0x8086:0x0b25", "idxd")
+    _pci(system, "0000:00:05.0", "0x8086:0x0b25", "idxd", 1)
+    found = _found(system, capsys)
+    typed = str(found["0000:00:04.0"]["how"]).split("'")[1].split(" && ")
+    pattern = r"^    (accel-config (?:config|enable)-.*)$"
+    told = re.findall(pattern, (paths.ROOT / "docs/operator.md").read_text(), re.MULTILINE)
+    assert typed == ["modprobe idxd", *told]
+    assert len(told) == 4
+    assert str(found["0000:00:05.0"]["how"]).startswith("'ferryctl use dcbm'")
 
 
 def test_what_dcbm_says_counts_more_than_what_is_known(

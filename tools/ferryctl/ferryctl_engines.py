@@ -38,7 +38,7 @@ DRIVERS = {
     "ioatdma": Driver(PATCHED, "Ferry's kernel has the patches", _ENABLE),
     "idxd": Driver(
         PATCHED, "Ferry's kernel has the patches",
-        "with dedicated queues for the kernel's dmaengine: then 'ferryctl use dcbm'",
+        "'ferryctl use dcbm'; each queue is a channel (docs/operator.md, Queues of DSA)",
     ),
     "ccp": Driver(REFUSED, "it does not report errors", "where the device is a PTDMA: 'modprobe ptdma'"),
     "hisi_dma": Driver(
@@ -49,6 +49,14 @@ DRIVERS = {
     "hidma": Driver(REFUSED, "it may sleep when a copy is submitted", "mtcopy is there instead"),
     "fsl-qdma": Driver(REFUSED, "it waits while it prepares a copy", "mtcopy is there instead"),
 }  # fmt: skip
+# idxd offers a channel for each queue that somebody has configured for it.
+QUEUE = (
+    "'modprobe idxd && accel-config config-engine dsa0/engine0.0 --group-id=0 && accel-config config-wq "
+    "dsa0/wq0.0 --group-id=0 --mode=dedicated --wq-size=32 --priority=10 --type=kernel "
+    "--driver-name=dmaengine --name=ferry --max-transfer-size=2097152 --block-on-fault=0 && "
+    "accel-config enable-device dsa0 && accel-config enable-wq dsa0/wq0.0', then 'ferryctl use dcbm' "
+    "(docs/operator.md, Queues of DSA)"
+)
 ASIDE = Driver(
     UNKNOWN, "nobody has read this driver for it",
     "'dcbm.allow = {driver}' in /etc/ferry.conf uses it at your own risk",
@@ -116,7 +124,8 @@ def _without_channels(system: System, names: set[str]) -> list[Device]:
         driver = _link(path / "driver")
         about = DRIVERS[module]
         has = f"its driver is {driver}, and offers no channel" if driver else "no driver is bound to it"
-        how = f"'modprobe {module}'" if about.verdict != REFUSED else about.how
+        begin = QUEUE if module == "idxd" else f"'modprobe {module}'"
+        how = begin if about.verdict != REFUSED else about.how
         out.append(Device(path.name, driver, _node(path), 0, 0, about.verdict, f"{has}; {about.why}", how))
     return out
 
