@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from ferry import packages
+from ferry import packages, paths
 from ferry.kernel import kbuild
 from ferry.suites import kselftest
 from ferry.vm import emulator, machine, qemu
@@ -21,14 +22,9 @@ from tests import dpdk
 
 pytestmark = pytest.mark.vm
 
-# As docs/operator.md has it.
-CONFIGURE = """
-accel-config config-engine dsa0/engine0.0 --group-id=0 &&
-accel-config config-wq dsa0/wq0.0 --group-id=0 --mode=dedicated --wq-size=16 --priority=10 \\
-	--type=kernel --name=ferry --driver-name=dmaengine --max-transfer-size=2097152 --block-on-fault=0 &&
-accel-config enable-device dsa0 &&
-accel-config enable-wq dsa0/wq0.0 || fail 'accel-config fails'
-"""
+# As an operator types it.
+OPERATOR = (paths.ROOT / "docs/operator.md").read_text()
+CONFIGURE = "\n".join(re.findall(r"^    (accel-config (?:config|enable)-.*)$", OPERATOR, re.MULTILINE))
 LOAD = """
 cat >/tmp/saved.conf <<'END'
 @SAVED@
@@ -36,6 +32,7 @@ END
 accel-config load-config -c /tmp/saved.conf -e || fail 'accel-config does not load'
 """
 LOOK = """
+[ "$(cat /sys/bus/dsa/devices/wq0.0/state)" = enabled ] || fail 'the queue is not enabled'
 accel-config list | output list
 accel-config save-config -s /tmp/saved.conf && output saved </tmp/saved.conf
 modprobe dmatest timeout=3000 iterations=20 test_buf_size=65536 run=1 || fail 'no dmatest'
@@ -45,18 +42,43 @@ rmmod dmatest && accel-config disable-wq dsa0/wq0.0 || fail 'the queue cannot be
 [ "$(cat /sys/bus/dsa/devices/wq0.0/state)" = disabled ] || fail 'the queue is not disabled'
 """
 WANTED = {
-    **{"mode": "dedicated", "size": 16, "group_id": 0, "priority": 10, "block_on_fault": 0},
+    **{"mode": "dedicated", "size": 32, "group_id": 0, "priority": 10, "block_on_fault": 0},
     **{"max_transfer_size": 2097152, "type": "kernel", "name": "ferry", "driver_name": "dmaengine"},
 }
 
 
-def _accel_config(script: str) -> dict[str, str]:
-    """What is said by name, where a device was configured by this script. The host has the package, too."""
+# Ferry's kernel refuses what cannot work, and its queues can be configured anew while it runs.
+ANEW = """
+ctl() { /usr/bin/python3 -B @CTL@ "$@"; }
+accel-config config-engine dsa0/engine0.0 --group-id=1 && @QUEUE@ || fail 'accel-config fails'
+accel-config enable-device dsa0 2>&1 | output refused
+@CONFIGURE@
+accel-config save-config -s /tmp/saved.conf || fail 'not saved'
+ctl use dcbm && ctl set engine_always=1 min_bytes=4096 || fail 'dcbm cannot be used'
+/usr/bin/python3 -c '
+import time
+memory = bytearray(b"ferry" * (8 << 20))
+open("/tmp/ready", "w").close()
+time.sleep(600)' &
+until [ -e /tmp/ready ]; do sleep 0.1; done
+ctl move --pid $! --to 0
+ctl move --pid $! --to 1
+ctl engines | output engines
+cat $OFFLOAD/stats/bytes | output moved
+kill $!
+ctl use none
+accel-config disable-wq dsa0/wq0.0 && accel-config disable-device dsa0 || fail 'not disabled'
+accel-config load-config -c /tmp/saved.conf -e || fail 'not loaded'
+"""
+
+
+def _accel_config(script: str, kernel: str = "vanilla") -> dict[str, str]:
+    """What is said by name in a guest with a device of which nothing is configured."""
     packages.ensure(["accel-config"])
     device = ("-machine", "q35", "-device", f"{emulator.DSA},id=dsa0,addr={dpdk.SLOT:#x}")
     there = replace(machine.get("smp"), program=tuple(emulator.command()), devices=device)
-    job = qemu.Job(f"modprobe idxd || fail 'no idxd'\n{script}{LOOK}", 180.0, host_root=True)
-    return kselftest.outputs(qemu.run(kbuild.build("vanilla"), there, job).said)
+    job = qemu.Job(f"modprobe idxd || fail 'no idxd'\n{script}", 180.0, host_root=True)
+    return kselftest.outputs(qemu.run(kbuild.build(kernel), there, job).said)
 
 
 def _queues(listed: str) -> list[dict[str, Any]]:
@@ -67,8 +89,8 @@ def _queues(listed: str) -> list[dict[str, Any]]:
 
 def test_accel_config_configures_saves_and_loads_a_queue() -> None:
     """What one guest has saved another loads: without patches Linux 6.12 dies where a device is disabled."""
-    first = _accel_config(CONFIGURE)
-    second = _accel_config(LOAD.replace("@SAVED@", first["saved"]))
+    first = _accel_config(f"{CONFIGURE}\n{LOOK}")
+    second = _accel_config(LOAD.replace("@SAVED@", first["saved"]) + LOOK)
     assert second["saved"] == first["saved"]
     for said in (first, second):
         assert json.loads(said["list"])[0]["state"] == "enabled"
@@ -76,6 +98,28 @@ def test_accel_config_configures_saves_and_loads_a_queue() -> None:
         assert {key: queue[key] for key in WANTED} == WANTED
         assert (queue["dev"], queue["state"]) == ("wq0.0", "enabled")
         assert re.search(r"dmatest: dma0chan0-copy0: summary 20 tests, 0 failures", said["log"])
+
+
+def test_dcbm_copies_by_a_queue_of_accel_config() -> None:
+    """In a group without an engine it is refused; mended, it serves dcbm, is disabled, and loaded again."""
+    queue = next(line for line in CONFIGURE.splitlines() if "config-wq" in line)
+    script = ANEW.replace("@QUEUE@", queue).replace("@CONFIGURE@", " &&\n".join(CONFIGURE.splitlines()))
+    ctl = shlex.quote(str(paths.ROOT / "tools/ferryctl/ferryctl.py"))
+    said = _accel_config(script.replace("@CTL@", ctl) + LOOK, "ferry")
+    assert "dsa0: Invalid group config: engine misconfigured" in said["refused"]
+    assert "(idxd): 1 channels, 1 in use: works" in said["engines"]
+    assert int(said["moved"]) > 32 << 20
+    assert json.loads(said["list"])[0]["state"] == "enabled"
+    assert re.search(r"dmatest: dma0chan0-copy0: summary 20 tests, 0 failures", said["log"])
+
+
+def test_accel_config_passes_its_own_test() -> None:
+    """It sets what can be configured, reads it back, and tries what is beyond the device's limits."""
+    said = _accel_config("accel-config test 2>&1 | output test")["test"]
+    assert re.findall(r"^(?:accfg-test\d .*|SUCCESS!|.*SKIP.*)$", said, re.MULTILINE) == [
+        *(f"accfg-test{number} passed!" for number in range(4)),
+        "SUCCESS!",
+    ], said
 
 
 DEVICE = f"{emulator.DSA},descriptor-ns=100"
