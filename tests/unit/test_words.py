@@ -52,9 +52,10 @@ def test_sentences_are_short(page: Path) -> None:
 
 
 def test_the_first_screen_is_one() -> None:
-    """Without names and addresses, so what is counted is what a reader has to hold in mind."""
+    """Without names and addresses, so what is counted is what a reader has to hold in mind: of the table
+    three figures for each way to copy."""
     assert len(FIRST_SCREEN.splitlines()) <= 60
     text = re.sub(r"\]\([^)]*\)|<!--.*?-->|" + NAMES, "", FIRST_SCREEN)
     numbers = re.findall(r"(?<![\w.])\d[\d.,]*\b", text)
-    assert len(numbers) <= 25, numbers
+    assert len(numbers) <= 28, numbers
     assert "bound" not in FIRST_SCREEN
