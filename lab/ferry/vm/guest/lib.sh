@@ -109,15 +109,17 @@ use_engine() {
 # engine of its own. A server has up to eight devices of four engines, and 128 descriptors for the queues of each.
 use_queues() {
 	modprobe idxd || fail "cannot load idxd: see the console"
-	devices=$(ls $DSA/devices | grep -c '^dsa')
+	devices=0
+	while [ -e $DSA/devices/dsa$devices ]; do devices=$((devices + 1)); done
 	[ ! -e $DSA/devices/wq0.0/driver ] || return 0
 	i=0
 	while [ $i -lt "$1" ]; do
 		of=$((i % devices)) n=$((i / devices))
-		cd $DSA/devices/wq$of.$n && echo $n >group_id && echo dedicated >mode && echo 32 >size &&
-			echo 10 >priority && echo kernel >type && echo dmaengine >driver_name &&
-			echo "channel$n" >name && echo $n >../engine$of.$n/group_id ||
+		if ! { cd $DSA/devices/wq$of.$n && echo $n >group_id && echo dedicated >mode && echo 32 >size &&
+			echo 10 >priority && echo kernel >"type" && echo dmaengine >driver_name &&
+			echo "channel$n" >name && echo $n >../engine$of.$n/group_id; }; then
 			fail "queue $n of DSA device $of cannot be configured"
+		fi
 		i=$((i + 1))
 	done
 	cd / || fail "no root"
