@@ -525,6 +525,35 @@ void dcbm_retire(struct dcbm_chan *c, enum dcbm_state state)
 	dcbm_set_state(c, state);
 }
 
+/**
+ * dcbm_refused - the channel's driver has not taken a part
+ * @c: the channel, which is live
+ *
+ * One that has a part in flight may be full. One that has none, and refuses again and
+ * again, is of no use for now: a queue of DSA may be disabled, or its device may have
+ * halted. As the least loaded it would be given a part of each folio, and the CPU would
+ * copy all of these.
+ *
+ * Context: its submit_lock is held, so nothing is submitted meanwhile.
+ */
+void dcbm_refused(struct dcbm_chan *c)
+{
+	unsigned long flags;
+	bool retired;
+
+	spin_lock_irqsave(&c->lock, flags);
+	retired = c->state == DCBM_LIVE && list_empty(&c->busy) &&
+		  ++c->errors_in_row >= dcbm_max_errors;
+	if (retired)
+		dcbm_retire(c, DCBM_STUCK);
+	spin_unlock_irqrestore(&c->lock, flags);
+	if (!retired)
+		return;
+	dev_err(c->dev, "dcbm: %s is idle and takes no copy: retired for a while\n",
+		c->name);
+	dcbm_arm_watchdog();
+}
+
 /* A stuck channel gets work again once it has ended all it had, after a while */
 void dcbm_bring_back(struct dcbm_chan *c)
 {

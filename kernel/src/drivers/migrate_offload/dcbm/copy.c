@@ -248,7 +248,7 @@ static struct dma_async_tx_descriptor *dcbm_prepare(struct dcbm_part *part)
  */
 static bool dcbm_start_locked(struct dcbm_part *part)
 {
-	struct dma_async_tx_descriptor *tx = NULL;
+	struct dma_async_tx_descriptor *tx;
 	struct dcbm_chan *c = part->chan;
 	unsigned long flags;
 	dma_cookie_t cookie;
@@ -256,10 +256,13 @@ static bool dcbm_start_locked(struct dcbm_part *part)
 
 	lockdep_assert_held(&c->submit_lock);
 	/* From here on a channel that is being left is not used */
-	if (READ_ONCE(c->state) == DCBM_LIVE)
-		tx = dcbm_prepare(part);
-	if (!tx)
+	if (READ_ONCE(c->state) != DCBM_LIVE)
 		return false;
+	tx = dcbm_prepare(part);
+	if (!tx) {
+		dcbm_refused(c);
+		return false;
+	}
 	spin_lock_irqsave(&c->lock, flags);
 	part->since = jiffies;
 	/* Never 0 */

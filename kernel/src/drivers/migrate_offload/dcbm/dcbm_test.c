@@ -621,6 +621,38 @@ static void channel_that_is_stuck_again_is_left_alone_for_longer(struct kunit *t
 	KUNIT_EXPECT_GT(test, c->back_at - jiffies, first);
 }
 
+static void refuse(struct dcbm_chan *c)
+{
+	spin_lock(&c->submit_lock);
+	dcbm_refused(c);
+	spin_unlock(&c->submit_lock);
+}
+
+/* One that has copies in flight may be full */
+static void idle_channel_that_takes_nothing_is_retired(struct kunit *test)
+{
+	struct dcbm_chan *c = get_channel(test, get_engine(test));
+	unsigned int i;
+
+	atomic_inc(&dcbm_nr_live);
+	list_move(&c->parts[0].node, &c->busy);
+	for (i = 0; i < 2 * dcbm_max_errors; i++)
+		refuse(c);
+	KUNIT_EXPECT_EQ(test, c->state, DCBM_LIVE);
+	list_move(&c->parts[0].node, &c->free);
+	for (i = 1; i < dcbm_max_errors; i++)
+		refuse(c);
+	KUNIT_EXPECT_EQ(test, c->state, DCBM_LIVE);
+	refuse(c);
+	KUNIT_EXPECT_EQ(test, c->state, DCBM_STUCK);
+	/* It is tried again, by one part, which is not taken either */
+	c->back_at = jiffies;
+	dcbm_bring_back(c);
+	KUNIT_EXPECT_EQ(test, c->state, DCBM_LIVE);
+	refuse(c);
+	KUNIT_EXPECT_EQ(test, c->state, DCBM_STUCK);
+}
+
 static struct kunit_case dcbm_cases[] = {
 	KUNIT_CASE_PARAM(number_of_parts_is_bounded, dcbm_cut_gen_params),
 	KUNIT_CASE_PARAM(parts_cover_the_folio_once_and_exactly,
@@ -645,6 +677,7 @@ static struct kunit_case dcbm_cases[] = {
 	KUNIT_CASE(failed_channel_that_was_kept_is_tried_again),
 	KUNIT_CASE(stuck_channel_is_not_looked_at),
 	KUNIT_CASE(channel_that_is_stuck_again_is_left_alone_for_longer),
+	KUNIT_CASE(idle_channel_that_takes_nothing_is_retired),
 	{ }
 };
 
