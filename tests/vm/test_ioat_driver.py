@@ -116,22 +116,3 @@ def test_dcbm_moves_by_channels_that_fail(iommu: bool) -> None:
     assert counted["moved"] > 64 << 20
     reset = Counter(re.findall(r"ioatdma 0000:00:08\.(\d): Reset channel", log))
     assert set(reset) == {"1", "2", "3", "4", "5"}
-
-
-def test_who_waits_ends_copies_by_looking() -> None:
-    """As the driver promises: in virtual time no copy is overdue, though few parts interrupt."""
-    script = (
-        "use_dma 8 256; echo 1 >$OFFLOAD/engine_always\n"
-        "bench good --folio 2M --bytes 32M --runs 2\n"
-        "interrupts=$(awk '/ioat/ { sum += $2 } END { print sum }' /proc/interrupts)\n"
-        "cd $OFFLOAD/migrators/dcbm\n"
-        "record counted interrupts: $interrupts moved: $(cat bytes) overdue: $(cat overdue)\n"
-    )
-    where = profile.load("xeon-ioat").as_machine()
-    job = qemu.Job(script, 300.0, programs={"bin/migbench": migbench.build_migbench()})
-    said = qemu.run(kbuild.build("ferry"), where, job).said
-    counted = records.of(said, "counted")
-    assert records.of(said, "migbench")["found"]["passed"]
-    assert counted["overdue"] == 0
-    assert counted["moved"] >= 2 * (32 << 20)
-    assert counted["interrupts"] < counted["moved"] >> 17, "fewer than parts of 128 KiB"
