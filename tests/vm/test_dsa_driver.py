@@ -129,6 +129,48 @@ def test_dcbm_moves_by_devices_that_fail(iommu: bool) -> None:
     assert len(re.findall(r"idxd 0000:00:..\.0: idxd halted", log)) == 2
 
 
+# Folios that do not adjoin, without an IOMMU that would show them as one range.
+SCATTERED = "bench dcbm --folio 4K --bytes 16M --runs 3 --order scattered"
+FOLIOS = 4 * 4096
+SUBMITTED = "record submitted descriptors: $(awk 'NR > 1 { n += $4 } END { print n }' $CHANNELS)\n"
+
+
+@pytest.mark.parametrize("most", [32, 16])
+def test_folios_that_lie_anywhere_share_a_descriptor(most: int) -> None:
+    """Unless the batches of one of the device's queues are configured to be too short for them. The device is
+    slow, so several wait."""
+    script = (
+        "modprobe idxd || fail 'no idxd'; CHANNELS=/sys/kernel/debug/dcbm/channels\n"
+        f"echo {most} >$DSA/devices/wq0.1/max_batch_size || fail 'no batches'\n"
+        + TAKE.format(queues=2)
+        + f"{SCATTERED}\n{SUBMITTED}{COUNT}{LEAVE}"
+    )
+    said = _say("debug", _server("descriptor-ns=20000"), script)
+    counted = records.of(said, "counted")
+    assert records.of(said, "migbench")["found"]["passed"]
+    assert (counted["failed"], counted["kept"], counted["overdue"]) == (0, 0, 0)
+    # What the queues have no room for the CPU copies.
+    assert FOLIOS - FOLIOS // 8 < counted["moved"] // 4096 <= FOLIOS
+    descriptors = records.of(said, "submitted")["descriptors"]
+    assert descriptors < FOLIOS // 8 if most == 32 else descriptors > FOLIOS // 2
+
+
+def test_batch_of_which_one_copy_fails_is_copied_by_the_cpu() -> None:
+    """As on devices that lose the message of a batch, or halt within one."""
+    faults = ("", "error-at=50,error-every=97", "error-at=64,error-every=64", "lose-irq-at=3", "halt-at=150")
+    queues = 2 * len(faults)
+    script = TAKE.format(queues=queues) + f"{SCATTERED}\n{COUNT}{LEAVE}"
+    said = _say("ferry", _server(*faults), script)
+    found, counted = records.of(said, "migbench")["found"], records.of(said, "counted")
+    log = kselftest.outputs(said)["log"]
+    assert found["passed"]
+    assert found["verified_bytes"] >= 3 * 16 << 20
+    assert counted["failed"] > 32
+    assert (counted["kept"], counted["overdue"]) == (0, 0)
+    assert counted["moved"] > 4 << 20
+    assert not re.search(r"idxd .* err\[0\]", log), "each entry that fails has a record"
+
+
 def test_queue_that_is_disabled_ends_its_copies() -> None:
     """Its client has a channel that takes nothing more; the queue can be enabled again, and taken."""
     script = (

@@ -482,6 +482,13 @@ static void without_lists_nor_iommu_nothing_is_mapped(struct kunit *test)
 		kunit_skip(test, "base pages are large");
 	begin_scattered(test, b, e);
 	KUNIT_EXPECT_EQ(test, -EIO, dcbm_map_scatter(&b->part));
+	/* Some queue of the device takes shorter ones than a part may have */
+	dma_cap_set(DMA_MEMCPY_SG, e->device.cap_mask);
+	e->device.max_sg_burst = DCBM_RUN_FOLIOS - 1;
+	KUNIT_EXPECT_EQ(test, -EIO, dcbm_map_scatter(&b->part));
+	e->device.max_sg_burst = DCBM_RUN_FOLIOS;
+	KUNIT_ASSERT_EQ(test, 0, dcbm_map_scatter(&b->part));
+	dcbm_unmap_scatter(&b->part);
 }
 
 static struct dcbm_chan *get_channel(struct kunit *test, struct dcbm_engine *e)

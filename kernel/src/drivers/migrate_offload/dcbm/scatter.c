@@ -30,9 +30,14 @@ static bool dcbm_merges_pages(struct device *dev)
 	return boundary && !(boundary & PAGE_MASK);
 }
 
+/* Lists that hold as many folios as a part may have */
 static bool dcbm_takes_lists(struct dcbm_chan *c)
 {
-	return dma_has_cap(DMA_MEMCPY_SG, c->chan->device->cap_mask);
+	struct dma_device *device = c->chan->device;
+
+	return dma_has_cap(DMA_MEMCPY_SG, device->cap_mask) &&
+	       (!device->max_sg_burst ||
+		device->max_sg_burst >= DCBM_RUN_FOLIOS);
 }
 
 /* Without memory for it, folios that do not adjoin are copied one by one */
