@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import Protocol, cast
 
 from ferry import paths
+from ferry.commands import options
 from ferry.errors import FerryError
 from ferry.kernel import tree
 
@@ -56,7 +57,7 @@ def make_parser() -> argparse.ArgumentParser:
     for name, command in COMMANDS.items():
         text = (command.__doc__ or "").splitlines()[0]
         sub = table.add_parser(name, help=text, description=text, allow_abbrev=False)
-        sub.set_defaults(run=getattr(command, "run", None), takes_rest=False, develops=False)
+        sub.set_defaults(run=getattr(command, "run", None), takes_rest=False, needs=options.RUNS)
         command.add_arguments(sub)
     return parser
 

@@ -22,7 +22,8 @@ def clone(tmp_path: Path) -> Path:
     (root / "lab/ferry/__init__.py").write_text("")
     (root / "lab/ferry/cli.py").write_text(
         "from types import SimpleNamespace\n"
-        "def parse(argv):\n    return SimpleNamespace(develops='develop' in argv)\n"
+        "NEEDS = {'build': (), 'develop': ('requirements.txt', 'requirements-dev.txt')}\n"
+        "def parse(argv):\n    return SimpleNamespace(needs=NEEDS.get(argv[0], ('requirements.txt',)))\n"
     )
     (root / "lab/ferry/__main__.py").write_text("import sys\nprint('hello', *sys.argv[1:])\nsys.exit(5)\n")
     return root
@@ -85,6 +86,17 @@ def test_what_developers_need_is_installed_for_them_alone(clone: Path) -> None:
     done = run(clone, "develop")
     assert done.returncode == 5
     assert "making build/venv" not in done.stderr
+
+
+def test_who_needs_no_package_gets_no_environment(clone: Path) -> None:
+    """Be the lists such that none could be made. One that is there is used."""
+    (clone / "lab/requirements.txt").write_text("./nosuch.whl\n")
+    done = run(clone, "build")
+    assert (done.returncode, done.stdout, done.stderr) == (5, "hello build\n", "")
+    assert not (clone / "build/venv").exists()
+    (clone / "lab/requirements.txt").write_text("")
+    (clone / "lab/ferry/__main__.py").write_text("import sys\nprint(sys.prefix)\n")
+    assert run(clone).stdout == run(clone, "build").stdout == f"{clone / 'build/venv'}\n"
 
 
 def test_a_folder_that_cannot_be_written_is_one_clear_line(clone: Path) -> None:

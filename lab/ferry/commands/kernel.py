@@ -14,6 +14,7 @@ from ferry.progress import note
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The verbs of ./ferry kernel."""
+    parser.set_defaults(needs=())
     verbs = parser.add_subparsers(metavar="VERB", required=True)
 
     verb = verbs.add_parser("build", help="build kernels (default: vanilla and ferry)")

@@ -8,12 +8,13 @@ import subprocess
 import sys
 
 from ferry import packages, paths, proc
+from ferry.commands import options
 from ferry.kernel import kbuild
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """None."""
-    parser.set_defaults(develops=True)
+    parser.set_defaults(needs=options.DEVELOPS)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -12,6 +12,11 @@ from ferry.kernel import kbuild
 from ferry.server import profile
 from ferry.vm import machine
 
+# What a command needs of PyPI: lists of packages in lab/. Where it says that this is nothing, as what builds
+# kernels and packages does, no environment is made.
+RUNS = ("requirements.txt",)
+DEVELOPS = (*RUNS, "requirements-dev.txt")
+
 PROFILE = "zen3"
 Plan = TypeVar("Plan")
 

@@ -19,6 +19,7 @@ TARGET = paths.OUT / "release"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What becomes of it."""
+    parser.set_defaults(needs=())
     parser.add_argument("--sign", metavar="KEY", help="sign the kernel, as 'kernel deb' does")
     options.add_flag(parser, "upload", "push the tag and attach all to it, by GitHub's program gh")
 

@@ -24,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     verb = verbs.add_parser("fit", help="find the engine's parameters that fit the posted throughputs")
     options.add_profile(verb, experiments.FITTED_SERVER)
     options.add_flag(verb, "write", "put them into server/NAME.toml")
-    verb.set_defaults(run=_fit, develops=True)
+    verb.set_defaults(run=_fit, needs=options.DEVELOPS)
 
     what = "see or set the faults and rates of the channels of a server that runs (vm --profile)"
     verb = verbs.add_parser("fault", help=what)

@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     much = parser.add_mutually_exclusive_group()
     options.add_flag(much, "unit", "only the tests that need no VM and no kernel")
     options.add_flag(much, "long", "also under KCSAN, folios one by one, and a first day")
-    parser.set_defaults(takes_rest=True, develops=True)
+    parser.set_defaults(takes_rest=True, needs=options.DEVELOPS)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -10,6 +10,7 @@ from ferry import tools
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """None."""
+    parser.set_defaults(needs=())
 
 
 def run(args: argparse.Namespace) -> int:
