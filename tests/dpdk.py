@@ -5,8 +5,6 @@ The guest counts instructions. DPDK's driver of I/OAT restarts the engine before
 the engine has done the next one by then, it loses that; where CPUs are threads of a busy host that happens.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 """The DSA device, driven as a driver would, on a machine without a guest."""
 
-from __future__ import annotations
-
 import struct
 from pathlib import Path
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 """A function of the I/OAT device, driven as a driver would, on a machine without a guest."""
 
-from __future__ import annotations
-
 import struct
 
 from tests.qtest import Function, Qtest

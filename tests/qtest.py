@@ -1,14 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0
 """A machine without a guest: the test is its processor. Its clock moves only when the test says so."""
 
-from __future__ import annotations
-
 import json
 import socket
 import subprocess
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 from ferry import proc
 from ferry.vm import emulator
@@ -55,7 +53,7 @@ class Qtest:
         ]
         self._child = subprocess.Popen(command, text=True, process_group=0, preexec_fn=proc.die_with_parent)
 
-    def __enter__(self) -> Qtest:
+    def __enter__(self) -> Self:
         self._test.accept()
         self._qmp.accept()
         self._qmp.next()  # the greeting

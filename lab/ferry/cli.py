@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 """The command line: a row of modules, one per subcommand."""
 
-from __future__ import annotations
-
 import argparse
 import importlib
 import os

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 """Files that are either whole or not there, and locks between two ./ferry."""
 
-from __future__ import annotations
-
 import fcntl
 import hashlib
 import os

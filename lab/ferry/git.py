@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 """git, without the user's own configuration, so that the same input gives the same commits."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 """Debian packages: install what is missing, and only that."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

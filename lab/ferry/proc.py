@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 """Running other programs: argument lists only, output to a log, no child left behind."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 import shlex

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 """The Debian package of what an operator uses: ferryctl, migbench, iova_stress (tools/debian)."""
 
-from __future__ import annotations
-
 import shutil
 import tempfile
 from pathlib import Path

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 """A tree that looks like the sysfs of a kernel with Ferry, and refuses what the kernel refuses."""
 
-from __future__ import annotations
-
 import errno
 import os
 from collections.abc import Sequence

@@ -5,8 +5,6 @@ after that build, and a guest says what its job asks for. Run by test_readme.py 
 $FERRY_BOOTS names a file that gets a line for each boot; with $FERRY_KILLED a number, that boot kills all.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 """What a guest says, without a guest: records as they come, and what a job writes that is run here."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from pathlib import Path

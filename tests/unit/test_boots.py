@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 """A run goes on where it was interrupted, and what determines a record is all in its name."""
 
-from __future__ import annotations
-
 import json
 import threading
 from collections.abc import Callable

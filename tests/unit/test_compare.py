@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 """Two results beside each other, and a line of a page beside the figures that it is made of."""
 
-from __future__ import annotations
-
 import copy
 import json
 from pathlib import Path

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 """What ./ferry cost makes of what it has counted, and of what it could not count."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 """The first day without its guest: what counts as left over, what a failed step does, how a guest is told."""
 
-from __future__ import annotations
-
 import os
 import platform
 from collections.abc import Iterator

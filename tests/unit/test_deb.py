@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 """make deb says what it leaves out, before it builds."""
 
-from __future__ import annotations
-
 import lzma
 from pathlib import Path
 

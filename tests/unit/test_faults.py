@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 """./ferry server fault, with a monitor that answers as QEMU's does."""
 
-from __future__ import annotations
-
 import json
 import re
 import socket

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 """ferryctl, on a tree that looks like sysfs."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import os

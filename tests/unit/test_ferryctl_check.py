@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 """ferryctl check and metrics: each thing that can be wrong is told, and by all that tell."""
 
-from __future__ import annotations
-
 import json
 import re
 import stat

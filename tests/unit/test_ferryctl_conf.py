@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 """/etc/ferry.conf: what it asks for is done, each line that can be; it is never lost, nor half written."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 """ferryctl engines: each DMA device, with or without Ferry, and whether dcbm can use it."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 """ferryctl tune, on a tree that looks like sysfs and with a migbench that makes its figures up."""
 
-from __future__ import annotations
-
 import io
 import json
 import os

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 """ferryctl watch: what moves, and whether the engine still takes copies, with the time of each line."""
 
-from __future__ import annotations
-
 import io
 import json
 import re

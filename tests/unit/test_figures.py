@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 """README and docs have the figures of the kept results, and no others."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

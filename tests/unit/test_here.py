@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 """table --here: what a machine lacks is left out and said, and its job may put things back."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

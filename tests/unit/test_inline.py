@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 """A kept figure within a sentence is written from the result that its comment names, never by hand."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

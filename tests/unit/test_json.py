@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 """--json of every command: what has "-" is stdout, and nothing else is written there."""
 
-from __future__ import annotations
-
 import argparse
 import itertools
 import json

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 """The lab's folders know each other in one direction: as the lab's own text says."""
 
-from __future__ import annotations
-
 import ast
 import re
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 """The manual pages hold all that the programs have, and nothing else; they are read by man without a word."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import re

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 """A measured figure on a page is written from a kept result, or its sentence or table says its day."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 """One list of columns shows whatever a command has measured, and a table is the same wherever it is shown."""
 
-from __future__ import annotations
-
 import io
 import json
 from dataclasses import asdict

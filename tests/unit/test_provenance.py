@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 """Every result says where it comes from, and two runs at once do not overwrite each other's files."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -5,8 +5,6 @@ Each digest is of a table as it was posted: its figures, or their deviations, se
 for each row. They were made from the mails, not from published.toml.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import tomllib

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 """Every command of README and of the docs is one, and needs nothing that it does not build itself."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

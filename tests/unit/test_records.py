@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 """Records: what a guest's shell writes is what the lab reads, whatever else is said meanwhile."""
 
-from __future__ import annotations
-
 import json
 import shlex
 import shutil

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 """A release is of one commit, one version, and has all of its packages."""
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 """A table that was killed goes on where it ended, and comes out as if nothing had happened."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

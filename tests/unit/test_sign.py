@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 """A kernel's package is signed as a whole, and nothing else of it changes."""
 
-from __future__ import annotations
-
 import hashlib
 import subprocess
 from pathlib import Path

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 """Tables: their cells, the posted figures beside them, and how both are shown."""
 
-from __future__ import annotations
-
 import itertools
 import json
 from dataclasses import replace

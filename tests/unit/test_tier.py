@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 """Applications on two tiers: nothing counts unless all bytes are right and memory has moved both ways."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from pathlib import Path

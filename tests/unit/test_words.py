@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 """README's first screen is short, and no page has sentences that must be read twice."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

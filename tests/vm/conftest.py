@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 """What several tests of one device begin with."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 """A redis-server under load on the emulated server: its data is whole after each move."""
 
-from __future__ import annotations
-
 import pytest
 
 from ferry.bench import clients

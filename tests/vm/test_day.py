@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 """A first day as an operator has it, in a Debian guest; half an hour and more."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

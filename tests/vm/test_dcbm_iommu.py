@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 """dcbm with an IOMMU and without: folios that lie anywhere share a descriptor, and no byte is lost by it."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

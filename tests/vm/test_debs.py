@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 """What make deb makes: the tools' package is whole and clean, and Debian's config becomes Ferry's kernel."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 

@@ -4,8 +4,6 @@
 What is known to differ has a word in differ.c, which docs/engine-free.md explains.
 """
 
-from __future__ import annotations
-
 import re
 from itertools import zip_longest
 from pathlib import Path

@@ -4,8 +4,6 @@
 docs/clients.txt keeps what they have said once.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 """The DSA device without a guest: descriptors and their records, batches, drains, and several engines."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

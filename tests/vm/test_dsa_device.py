@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 """The DSA device without a guest: registers, commands, portals, and faults on command."""
 
-from __future__ import annotations
-
 import subprocess
 from collections.abc import Callable
 from pathlib import Path

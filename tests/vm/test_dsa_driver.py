@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 """Linux's idxd driver on the DSA device: unchanged, then as Ferry mends it, and dcbm over that."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 

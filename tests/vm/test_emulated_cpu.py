@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 """What an emulated CPU does with instructions and accesses that server/qemu/patches are about."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

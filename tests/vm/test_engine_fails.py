@@ -5,8 +5,6 @@ softdma's channels are stuck as a device's are whose firmware hangs: nothing is 
 docs/engine-fails.txt keeps what one run has said.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

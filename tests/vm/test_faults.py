@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 """./ferry server fault, on an emulated server whose channels copy meanwhile."""
 
-from __future__ import annotations
-
 import pytest
 
 from ferry import cli

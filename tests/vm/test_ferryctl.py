@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 """ferryctl on a kernel with Ferry, and on one without."""
 
-from __future__ import annotations
-
 import json
 import shlex
 from typing import Any

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 """table --here on a machine that somebody uses: none is without an engine, and all is put back."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

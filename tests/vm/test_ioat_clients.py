@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 """A client of I/OAT that is not Linux's: DPDK drives the model through vfio-pci, behind an IOMMU."""
 
-from __future__ import annotations
-
 import pytest
 
 from ferry.vm import emulator

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 """The I/OAT device without a guest: registers, bytes, time, interrupts, commands, and faults on command."""
 
-from __future__ import annotations
-
 import struct
 import subprocess
 from collections.abc import Iterator

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 """Linux's ioatdma driver on the I/OAT device: unchanged, then as Ferry mends it, and dcbm over that."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from dataclasses import replace

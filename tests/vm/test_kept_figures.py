@@ -5,8 +5,6 @@ Instructions are counted, so any host has the same figures. What is left between
 linker has put the kernel, and with it a branch more or less.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from typing import Any
 

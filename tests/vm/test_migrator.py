@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 """The template of a migrator: it builds out of tree, is clean, and copies what it is given."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import shutil

@@ -4,8 +4,6 @@
 docs/cgroup-moved.txt keeps what one run has said.
 """
 
-from __future__ import annotations
-
 import json
 import shlex
 from typing import Any

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 """The page of all results in a browser: nothing goes wrong, no picture is missing, a click sorts."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 """The PTDMA device without a guest: registers, bytes, time, interrupts, and faults on command."""
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 """Linux's ptdma driver as Ferry mends it, and dcbm over it, on channels that fail on command."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

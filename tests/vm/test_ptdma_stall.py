@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 """What a register and an interrupt cost a CPU, to the nanosecond, with a guest of a few instructions."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 """A device that one emulated CPU maps does not take another's accesses to the next device."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

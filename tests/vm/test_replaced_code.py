@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 """Code that one emulated CPU replaces is not run by another: a static branch is switched under load."""
 
-from __future__ import annotations
-
 import pytest
 
 from ferry.kernel import kbuild

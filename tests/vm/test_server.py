@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 """The emulated server: every run is the same, and what it lacks is named."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 """Applications on the emulated server with two tiers: memory moves both ways, and every byte is right."""
 
-from __future__ import annotations
-
 import pytest
 
 from ferry.bench import tier

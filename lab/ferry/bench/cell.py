@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 """One cell of a table: a configuration, the shell lines that measure it, and what they found."""
 
-from __future__ import annotations
-
 import itertools
 import shlex
 from collections.abc import Sequence

@@ -5,8 +5,6 @@ The server, its clients and who moves it share that CPU. So what a client waits 
 whoever has it, and a copy that the engine makes leaves more of it.
 """
 
-from __future__ import annotations
-
 import re
 import shlex
 from collections.abc import Sequence

@@ -4,8 +4,6 @@
 They are counted under icount. Each case has a boot of its own, so none depends on what others have left.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

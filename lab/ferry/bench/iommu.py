@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 """What the IOMMU's page tables cost, and what is left of them: vanilla against Ferry."""
 
-from __future__ import annotations
-
 import shutil
 import statistics
 from collections.abc import Sequence

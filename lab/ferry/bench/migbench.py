@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0
 """Run migbench in VMs: all configurations of a kernel in one boot, in as many rounds as are asked for."""
 
-from __future__ import annotations
-
 import itertools
 import shlex
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Self
 
 from ferry import packages, paths, proc
 from ferry.bench import rows
@@ -82,7 +81,7 @@ class Plan:
                 f"choose at most {machine.node_mib * 3 // 4}M"
             )
 
-    def parts(self) -> list[Plan]:
+    def parts(self) -> list[Self]:
         """What each kernel is to show, vanilla first."""
         parts = (
             replace(self, engines=tuple(name for name in self.engines if rows.flavour(name) == flavour))

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 """One row of a result: what migbench said of one configuration, in the form that out/demo.json keeps."""
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, replace

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 """Sizes of memory: as users write them, and in bytes."""
 
-from __future__ import annotations
-
 import re
 
 from ferry.errors import UsageError

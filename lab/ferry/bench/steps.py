@@ -6,8 +6,6 @@ to, and for the innermost step that has begun: a step begins with the call of a 
 ends with its return. So what a step calls belongs to it, unless that is a step of its own.
 """
 
-from __future__ import annotations
-
 import re
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence

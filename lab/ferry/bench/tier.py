@@ -6,8 +6,6 @@ nanosecond is an instruction, wherever its data lies: that far memory is slower 
 they say what it costs an application to have its memory moved, and not what it gives to have it near.
 """
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 """measure configurations of your choice in VMs: a table, or JSON like that of ./ferry demo"""
 
-from __future__ import annotations
-
 import argparse
 
 from ferry.bench import migbench, rows

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 """show what differs between two results: kernels, hosts, cells and figures; 1 if a figure does"""
 
-from __future__ import annotations
-
 import argparse
 import json
 from dataclasses import asdict

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 """count instructions per moved folio of every caller, vanilla against Ferry: nothing may be dearer"""
 
-from __future__ import annotations
-
 import argparse
 
 from ferry.bench import cost

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 """go through a first day with Ferry in a Debian guest: install, move a service, measure, remove"""
 
-from __future__ import annotations
-
 import argparse
 from dataclasses import asdict
 from pathlib import Path

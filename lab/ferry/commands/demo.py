@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 """move memory with every engine, and by 16 DMA channels: a table, out/demo.json, out/tables.html"""
 
-from __future__ import annotations
-
 import argparse
 from typing import Any
 

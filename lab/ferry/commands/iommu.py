@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 """count what freeing empty IOMMU page tables costs, and what is left of them"""
 
-from __future__ import annotations
-
 import argparse
 import statistics
 

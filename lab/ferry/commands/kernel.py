@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 """build, check and export the kernel; write patches back; make Debian packages"""
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 """check the lab's Python (ruff, mypy --strict) and shell (shellcheck)"""
 
-from __future__ import annotations
-
 import argparse
 import subprocess
 import sys

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 """run Linux's own tests of memory management with a copy engine active, beside an unchanged kernel"""
 
-from __future__ import annotations
-
 import argparse
 from dataclasses import asdict
 from typing import Any

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 """Arguments that several commands have. Each is said here once, so that it means the same in all of them."""
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Sequence
 from dataclasses import fields

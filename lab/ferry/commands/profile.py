@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 """count where the instructions of a migration go: by step and by kernel function, vanilla beside Ferry"""
 
-from __future__ import annotations
-
 import argparse
 from dataclasses import asdict
 from itertools import chain

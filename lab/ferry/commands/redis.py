@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 """move a running redis-server on the emulated server: what its clients notice, counted"""
 
-from __future__ import annotations
-
 import argparse
 
 from ferry import paths

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 """make a release: packages, checksums and notes in out/release, and a tag; --upload attaches them to it"""
 
-from __future__ import annotations
-
 import argparse
 import re
 import shutil

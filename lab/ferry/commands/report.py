@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 """write the figures, pictures and tables of README and docs from the results kept in docs/results"""
 
-from __future__ import annotations
-
 import argparse
 import json
 from pathlib import Path

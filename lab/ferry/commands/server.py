@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 """build the emulated server (QEMU with a model of AMD's PTDMA), fit it to published figures, break it"""
 
-from __future__ import annotations
-
 import argparse
 from dataclasses import asdict
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 """repeat a published experiment on the emulated server: a table, JSON, a plot, an HTML report"""
 
-from __future__ import annotations
-
 import argparse
 import time
 from dataclasses import replace

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 """build what is needed and run the tests; further arguments go to pytest"""
 
-from __future__ import annotations
-
 import argparse
 import os
 import subprocess

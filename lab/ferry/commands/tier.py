@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 """applications whose memory has two tiers, on the emulated server: what they gain, counted"""
 
-from __future__ import annotations
-
 import argparse
 
 from ferry import paths

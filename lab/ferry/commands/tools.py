@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 """make the Debian package of ferryctl, migbench and iova_stress, into out/deb"""
 
-from __future__ import annotations
-
 import argparse
 
 from ferry import tools

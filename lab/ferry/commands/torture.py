@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 """move memory all the time, and check it, while one class of trouble after the other strikes"""
 
-from __future__ import annotations
-
 import argparse
 from typing import Any
 

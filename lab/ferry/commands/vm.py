@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 """run a shell or one command in a VM, on a copy of this machine's files, or on the emulated server"""
 
-from __future__ import annotations
-
 import argparse
 import os
 import shlex

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 """Which Linux Ferry stands on: the source package that Debian serves, and what is known of it."""
 
-from __future__ import annotations
-
 import shutil
 import tomllib
 from dataclasses import dataclass

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 """What a kernel maintainer's tools say about Ferry: checkpatch, sparse, kernel-doc, a build per patch."""
 
-from __future__ import annotations
-
 import os
 import re
 import tempfile

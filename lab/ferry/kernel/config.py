@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 """Kernel configuration: fragments are merged, given to Kconfig, and what came out is compared."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path

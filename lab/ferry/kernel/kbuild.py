@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 """Kernels: one frozen row per flavour, built incrementally, trusted only when a build ended well."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -24,8 +24,6 @@ fails. The end of a cover letter, what the series stands on and what checkpatch 
 is made from this table, so that it is true.
 """
 
-from __future__ import annotations
-
 import fnmatch
 import re
 import tempfile

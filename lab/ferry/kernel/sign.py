@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 """Sign a kernel's package for Secure Boot, with a key that the machine's owner has enrolled (mokutil)."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 import tempfile

@@ -11,8 +11,6 @@ back with './ferry kernel refresh'. The tree is only assembled anew when the bas
 change, and only files that differ are touched, so that make builds little.
 """
 
-from __future__ import annotations
-
 import email
 import json
 import re

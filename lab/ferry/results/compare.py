@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 """What differs between two results: where they come from, which cells they have, and each figure."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

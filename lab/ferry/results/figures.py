@@ -5,8 +5,6 @@ A page says <!-- figures: NAME --> before such a block and <!-- end of figures -
 within sentences are inline's.
 """
 
-from __future__ import annotations
-
 import functools
 import json
 import re

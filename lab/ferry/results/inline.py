@@ -6,8 +6,6 @@ stand there. With "than" and a second cell it is by how many percent the figure 
 with "over" how many times as much.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from typing import Any

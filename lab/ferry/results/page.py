@@ -2,8 +2,6 @@
 """All results of a folder in one HTML page, made from their JSON alone. A click on a head sorts its table;
 each cell has the records that it is made of; pictures are files beside the page."""
 
-from __future__ import annotations
-
 import html
 import json
 from dataclasses import replace

@@ -4,8 +4,6 @@
 There is one list of columns for all results. A table has those that say something about one of its cells.
 """
 
-from __future__ import annotations
-
 import itertools
 import statistics
 from collections.abc import Callable, Sequence

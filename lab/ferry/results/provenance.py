@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 """Where figures come from: kernels, compiler, emulator, machine, host, date, and whose time it was."""
 
-from __future__ import annotations
-
 import gzip
 import os
 import platform

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 """Results for people (a table) and for programs (JSON, replaced as a whole)."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -5,8 +5,6 @@ A line depends on what changes it: each kept figure is changed in turn, and the 
 So nobody has to say for each block where its figures come from, and nobody can say it wrong.
 """
 
-from __future__ import annotations
-
 import copy
 import re
 from collections.abc import Iterator

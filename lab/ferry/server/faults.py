@@ -4,8 +4,6 @@
 A channel here is a device of the model: a function, or of DSA all four channels of a device.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import socket

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 """Emulated servers: server/NAME.toml, checked, and how each looks on QEMU's command line."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import os
@@ -11,7 +9,7 @@ import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from ferry import paths
 from ferry.errors import FerryError, UsageError, choose
@@ -127,7 +125,7 @@ class Profile:
     engine: str  # of ENGINES
     dma: Dma
 
-    def varied(self, parameter: str, value: int | str) -> Profile:
+    def varied(self, parameter: str, value: int | str) -> Self:
         """The same server but for one thing: a parameter of the engine, "iommu", one of the computer, or
         for "several" such things at once, as in "register_ns=300 iommu=lazy"."""
         if parameter == "several":

@@ -6,8 +6,6 @@ Each step types what docs/operator.md says into a guest with Debian (vm/disk.py)
 A step that finds something wrong does not end the day: an operator would go on, too.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

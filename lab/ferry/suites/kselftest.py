@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 """The kernel's own tests of Ferry, in a guest: KUnit suites and kselftests, all in one boot."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from collections.abc import Iterable

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 """Read TAP and KTAP, as KUnit and kselftests write it. A case that is missing counts as failed."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 

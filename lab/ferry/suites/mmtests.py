@@ -6,8 +6,6 @@ skip on an unchanged kernel too, or fail now and then: so each result stands bes
 is tried again.
 """
 
-from __future__ import annotations
-
 import shlex
 from dataclasses import dataclass, replace
 from pathlib import Path

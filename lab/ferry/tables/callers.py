@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 """Who moves memory between tiers, what, and in which order: vanilla, Ferry's kernel, all channels."""
 
-from __future__ import annotations
-
 from ferry.bench.cell import PROMOTE_BATCH, Cell
 from ferry.bench.sizes import parse_size
 from ferry.tables import sensitivity

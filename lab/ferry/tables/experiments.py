@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 """The published experiments: which cells each has, and the posted figures beside them."""
 
-from __future__ import annotations
-
 import itertools
 import math
 import os

@@ -8,8 +8,6 @@ with the new ones, and what is left over is shown. Where the start was far off, 
 What registers, interrupts and the IOMMU cost is not fitted: these are the profile's.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace

@@ -6,8 +6,6 @@ The administrator's engine and settings are put back however it ends. Even if th
 its job then gets a signal from the kernel.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import signal

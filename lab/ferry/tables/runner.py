@@ -4,8 +4,6 @@
 Each cell has a boot of its own, so none depends on its neighbours.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType

@@ -6,8 +6,6 @@ emulated machine's, whose CPU is 4.4 times slower than the posted one: 3000 ns h
 folios of up to 1 MiB were copied at about a third of the rate of those of 2 MiB.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 

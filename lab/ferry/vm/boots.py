@@ -6,8 +6,6 @@ host has CPUs, and their figures depend on nothing but what is booted. Where it 
 has the host's files, they run one after the other, in the order that is given.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import threading

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 """What a guest's kernel complained about, during which step of the job, and whose data races are Ferry's."""
 
-from __future__ import annotations
-
 import re
 
 from ferry import proc

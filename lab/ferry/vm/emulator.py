@@ -9,8 +9,6 @@ Each step is redone only if what it is made from has changed, and a step that wa
 nothing that a later run takes for done.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 """An initramfs in the cpio format "newc", written without root; equal input gives equal bytes."""
 
-from __future__ import annotations
-
 import stat
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass

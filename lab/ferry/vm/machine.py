@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0
 """Emulated machines: frozen rows in a table, and how each looks on QEMU's command line."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Self
 
 from ferry.errors import FerryError, UsageError, choose
 from ferry.vm import emulator
@@ -49,13 +48,13 @@ class Machine:
     program: tuple[str, ...] = ()  # an emulator's command, instead of the one that command() chooses
     devices: tuple[str, ...] = ()
 
-    def with_cpus(self, cpus: int) -> Machine:
+    def with_cpus(self, cpus: int) -> Self:
         """The same machine with another number of CPUs."""
         if not 1 <= cpus <= 64:
             raise UsageError(f"{cpus} CPUs: choose 1 to 64")
         return replace(self, cpus=cpus, cpu_nodes=min(self.cpu_nodes, cpus))
 
-    def fitted(self, available_mib: int) -> Machine:
+    def fitted(self, available_mib: int) -> Self:
         """The same machine with as much memory as the host can give."""
         node_mib = min(self.node_mib, (available_mib - HOST_RESERVE_MIB) // self.nodes)
         node_mib -= node_mib % 128
@@ -64,11 +63,11 @@ class Machine:
             raise FerryError(f"{available_mib} MiB of memory are free and a VM needs {need}: free some")
         return replace(self, node_mib=node_mib)
 
-    def one_by_one(self) -> Machine:
+    def one_by_one(self) -> Self:
         """The same machine, where Ferry's kernel unmaps folios one by one and not in ranges."""
         return replace(self, kernel_args=(*self.kernel_args, ONE_BY_ONE))
 
-    def in_state(self, state: int) -> Machine:
+    def in_state(self, state: int) -> Self:
         """The same machine, which begins otherwise: Linux seeds its random numbers, and with them where
         programs and free memory lie, with its command line. State 0 is the machine itself.
         """

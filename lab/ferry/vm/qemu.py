@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 """Run a script in a VM. Its result comes over a serial port of its own, or the VM counts as lost."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import os

@@ -6,8 +6,6 @@
 record() of guest/lib.sh writes them. All are read here, out of whatever else a guest has said meanwhile.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from contextlib import suppress

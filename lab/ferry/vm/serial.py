@@ -4,8 +4,6 @@
 Commands and what they say go over its second serial port, to guest/operator.sh; its console goes to a file.
 """
 
-from __future__ import annotations
-
 import base64
 import codecs
 import os
@@ -18,6 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
+from typing import Self
 
 from ferry import paths, proc
 from ferry.errors import quoted
@@ -56,7 +55,7 @@ class Guest:
         self.lost = False
         self.console = paths.LOGS / f"{name}.log"
 
-    def __enter__(self) -> Guest:
+    def __enter__(self) -> Self:
         qemu.ensure_emulator(self._machine, self._kvm)
         self.console.parent.mkdir(parents=True, exist_ok=True)
         # Where QEMU keeps what is written to a snapshot.

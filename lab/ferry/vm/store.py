@@ -6,8 +6,6 @@ a digest of the kernel, the emulator, the machine, the job and its programs. Wal
 besides: what is of wall time only serves to go on.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
