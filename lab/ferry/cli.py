@@ -38,7 +38,6 @@ COMMANDS = {name: cast(Command, importlib.import_module(f"ferry.commands.{name}"
 
 
 def make_parser() -> argparse.ArgumentParser:
-    """The parser for all of ./ferry."""
     parser = argparse.ArgumentParser(
         prog="./ferry", description="Move memory between NUMA nodes by copy engines: build, boot, measure."
     )

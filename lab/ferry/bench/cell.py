@@ -64,7 +64,6 @@ class Cell:
 
     @property
     def bytes(self) -> int:
-        """How much is moved."""
         return parse_size(self.folio) * self.folios
 
     @property
@@ -179,7 +178,6 @@ class Measured:
 
 
 def _without_none(figures: dict[str, float | None]) -> dict[str, float] | None:
-    """Those that were measured."""
     return {key: value for key, value in figures.items() if value is not None} or None
 
 

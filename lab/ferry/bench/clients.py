@@ -65,7 +65,6 @@ def engine_line(engine: str, channels: int, depth: int) -> str:
 
 
 def script(plan: Plan, cell: Cell) -> str:
-    """The job of a guest."""
     huge = "no" if cell.folio == "4K" else "yes"
     load = f"{plan.keys} {plan.requests}"
     lines = [

@@ -96,7 +96,6 @@ class Plan:
 
     @property
     def count(self) -> int:
-        """How many rows it has."""
         return len(self.folios) * len(self.engines)
 
     @property
@@ -177,7 +176,6 @@ def whole(said: Said, plan: Plan) -> list[rows.Row]:
 
 
 def parse(said: str, plan: Plan) -> list[rows.Row]:
-    """The rows of a job."""
     return [
         rows.from_migbench(record["found"], record["of"], plan.channels if record["of"] == "dcbm" else 0)
         for record in records.every(said, "migbench")

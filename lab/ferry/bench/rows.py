@@ -56,7 +56,6 @@ class Row:
         return (self.call, self.memory, self.folio_kib, self.bytes, *how)
 
     def as_json(self) -> dict[str, Any]:
-        """The row as JSON."""
         return asdict(self)
 
 

@@ -81,7 +81,6 @@ class Plan:
 
     @property
     def machine(self) -> Machine:
-        """The emulated server."""
         server = profile.load(self.server).as_machine()
         return server.one_by_one() if self.one_by_one else server
 

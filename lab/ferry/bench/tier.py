@@ -90,7 +90,6 @@ class Cell:
 
     @property
     def channels(self) -> int:
-        """How many it has."""
         return CHANNELS if self.engine == "dcbm" else 0
 
     def __str__(self) -> str:
@@ -151,7 +150,6 @@ def _arenas(plan: Plan, engines: Sequence[str]) -> list[Cell]:
 
 
 def script(cell: Cell) -> str:
-    """The job of a guest."""
     lines = [
         (qemu.GUEST / "redis.sh").read_text(),
         (qemu.GUEST / "tier.sh").read_text(),

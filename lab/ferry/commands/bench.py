@@ -22,7 +22,6 @@ PASSED = {
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What to measure, where, and where to put it."""
     plan = migbench.Plan()
     options.add_machine(parser)
     options.add_kernel(parser, plan.ferry)
@@ -43,7 +42,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_how(parser: argparse.ArgumentParser, plan: migbench.Plan) -> None:
-    """What moves, and how."""
     parser.add_argument("--call", default=plan.call, choices=migbench.CALLS)
     parser.add_argument("--memory", default=plan.memory, choices=migbench.MEMORY)
     parser.add_argument("--from", dest="source", type=int, metavar="NODE", help="default: 0; for promote 1")
@@ -95,7 +93,6 @@ def _nodes(args: argparse.Namespace, nodes: int) -> list[str]:
 
 
 def run(args: argparse.Namespace) -> int:
-    """A table, and JSON."""
     computer = machine.get(args.machine, args.cpus)
     computer = computer.one_by_one() if args.one_by_one else computer
     extra = (
@@ -116,5 +113,4 @@ def run(args: argparse.Namespace) -> int:
 
 
 def as_json(measured: list[rows.Row], origin: Json, title: str) -> Json:
-    """Rows, and where they come from."""
     return {"provenance": origin, "title": title, "runs": [row.as_json() for row in measured]}

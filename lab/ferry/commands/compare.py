@@ -15,7 +15,6 @@ from ferry.results.grid import Grid
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Two files, and what counts."""
     parser.add_argument("first", metavar="A", type=Path, help="a result, as --json writes it")
     parser.add_argument("second", metavar="B", type=Path, help="another one, of the same command")
     parser.add_argument(

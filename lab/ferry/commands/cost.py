@@ -11,7 +11,6 @@ from ferry.vm import machine
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Of which kernel, and where to put the figures."""
     options.add_flag(parser, "unbatched", "of Ferry's kernel with its batching compiled out")
     options.add_json(parser)
     options.add_anew(parser)

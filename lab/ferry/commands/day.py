@@ -17,7 +17,6 @@ LOG, JSON = paths.OUT / "day.log", paths.OUT / "day.json"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The guest, and where to write."""
     options.add_number(parser, "cpus", 2, "of the guest")
     options.add_kvm(parser)
     parser.add_argument(

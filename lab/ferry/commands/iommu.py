@@ -19,7 +19,6 @@ PUBLISHED = (("RFC v1", 22.297, 23.388, 32783, 0), ("RFC v2", 36.074, 38.870, 32
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """How far the pass goes, and where to put the figures."""
     parser.add_argument(
         "--iova", type=int, default=64, metavar="GIB", help="addresses to pass over (default 64)"
     )

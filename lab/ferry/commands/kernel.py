@@ -11,7 +11,6 @@ from ferry.progress import note
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The verbs of ./ferry kernel."""
     parser.set_defaults(needs=())
     verbs = parser.add_subparsers(metavar="VERB", required=True)
 

@@ -11,7 +11,6 @@ from ferry.kernel import kbuild
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """None."""
     parser.set_defaults(needs=options.DEVELOPS)
 
 

@@ -13,7 +13,6 @@ from ferry.suites import mmtests
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Which tests with which engines, and where to put the results."""
     plan = mmtests.Plan()
     options.add_repeated(parser, "test", "tests", "this one only; again for more")
     options.add_list(parser, "engine", plan.engines, migbench.ENGINES)

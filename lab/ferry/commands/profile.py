@@ -18,7 +18,6 @@ MOST_FUNCTIONS = 12  # are shown
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What to count, and where to put it."""
     plan = steps.Plan()
     options.add_list(parser, "folio", plan.folios, migbench.FOLIOS)
     options.add_list(parser, "engine", plan.engines, steps.ENGINES)
@@ -57,7 +56,6 @@ def run(args: argparse.Namespace) -> int:
 
 
 def as_json(plan: steps.Plan, profiles: list[Json]) -> Json:
-    """All that was counted."""
     how = f", {plan.order} order" * (plan.order != "up") + ", folios one by one" * plan.one_by_one
     title = f"Instructions per folio, by step (icount, 1 CPU{how})"
     return {"title": title, "plan": asdict(plan), "profiles": profiles}

@@ -12,7 +12,6 @@ from ferry.server import profile
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Which servers, which engines, and where to put the figures."""
     options.add_profile(parser)
     options.add_list(parser, "folio", clients.FOLIOS, clients.FOLIOS)
     options.add_list(parser, "engine", clients.ENGINES, clients.ENGINES)
@@ -21,7 +20,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """A table, and JSON."""
     server = profile.load(args.profile)
     choose("folio size", args.folios, clients.FOLIOS)
     choose("engine", args.engines, clients.ENGINES)

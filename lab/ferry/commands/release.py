@@ -16,14 +16,12 @@ TARGET = paths.OUT / "release"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What becomes of it."""
     parser.set_defaults(needs=())
     parser.add_argument("--sign", metavar="KEY", help="sign the kernel, as 'kernel deb' does")
     options.add_flag(parser, "upload", "push the tag and attach all to it, by GitHub's program gh")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print where everything is."""
     version = (paths.ROOT / "VERSION").read_text().strip()
     notes = check(paths.ROOT, version)
     if args.upload and not shutil.which("gh"):

@@ -19,7 +19,6 @@ HEADLINE = "headline.png"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Which results, and whether to write at all."""
     how = parser.add_mutually_exclusive_group()
     options.add_flag(how, "keep", "first keep what was measured into out/, as docs/results")
     how.add_argument(

@@ -13,7 +13,6 @@ from ferry.vm import emulator
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The verbs of ./ferry server."""
     verbs = parser.add_subparsers(metavar="VERB", required=True)
 
     verb = verbs.add_parser("build", help="build QEMU with the PTDMA device")

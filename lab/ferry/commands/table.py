@@ -24,7 +24,6 @@ MOST_STATES = 32
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Which table, where, and how much of it."""
     parser.add_argument("name", metavar="NAME", help=f"{', '.join(experiments.TABLES)}, or {ALL}")
     usual = {table.name: table.profile for table in experiments.TABLES.values()}
     others = [f"{profile} for {name}" for name, profile in usual.items() if profile != options.PROFILE]

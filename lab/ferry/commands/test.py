@@ -21,7 +21,6 @@ ALL = ("--durations", "40")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """How much is tested, and anything that pytest understands."""
     much = parser.add_mutually_exclusive_group()
     options.add_flag(much, "unit", "only the tests that need no VM and no kernel")
     options.add_flag(much, "long", "also under KCSAN, folios one by one, and a first day")

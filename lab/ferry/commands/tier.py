@@ -15,7 +15,6 @@ SERVER = "cxl"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Which applications, which engines, and where to put the figures."""
     options.add_list(parser, "application", tier.APPLICATIONS, tier.APPLICATIONS)
     options.add_list(parser, "engine", tier.ENGINES, tier.ENGINES)
     options.add_json(parser, "out/tier.json, or tier-part for fewer")
@@ -30,7 +29,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """A table, and JSON."""
     choose("application", args.applications, tier.APPLICATIONS)
     choose("engine", args.engines, tier.ENGINES)
     whole = len(args.applications) == len(tier.APPLICATIONS) and len(args.engines) == len(tier.ENGINES)

@@ -7,11 +7,9 @@ from ferry import tools
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """None."""
     parser.set_defaults(needs=())
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print where it is."""
     print(tools.build())
     return 0

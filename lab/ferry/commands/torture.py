@@ -12,7 +12,6 @@ from ferry.suites import torture
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What strikes, for how long, and where to put the figures."""
     plan = torture.Plan()
     parser.add_argument(
         "--minutes", type=float, default=plan.minutes, metavar="N",
@@ -33,7 +32,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_engine_arguments(parser: argparse.ArgumentParser, plan: torture.Plan) -> None:
-    """Which engine moves the memory."""
     parser.add_argument(
         "--engine", default=plan.engine, metavar="NAME",
         help="cpu, mtcopy, or that of --module; default: dcbm on softdma, which all classes can strike",

@@ -27,7 +27,6 @@ DEPTH = 32  # descriptors in flight on each channel: what dcbm has by default
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Which kernel, which machine, which engine, which command."""
     options.add_kernel(parser, "ferry")
     options.add_machine(parser)
     options.add_profile(

@@ -34,7 +34,6 @@ def merge(fragments: Iterable[Path]) -> Options:
 
 
 def render(options: Mapping[str, str]) -> str:
-    """Options as a fragment."""
     return "".join(f"{name}={value}\n" for name, value in options.items())
 
 
@@ -52,12 +51,10 @@ def verify(wanted: Mapping[str, str], got: Mapping[str, str]) -> None:
 
 
 def defined(texts: Iterable[str]) -> set[str]:
-    """The options that Kconfig files define."""
     return {f"CONFIG_{name}" for text in texts for name in _DEFINED.findall(text)}
 
 
 def added(patch: str) -> str:
-    """The lines that a patch adds."""
     return "".join(line[1:] for line in patch.splitlines(keepends=True) if line.startswith("+"))
 
 

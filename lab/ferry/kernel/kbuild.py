@@ -71,7 +71,6 @@ class Kernel:
 
 
 def flavour(name: str) -> Flavour:
-    """The row of that name."""
     choose("kernel flavour", [name], FLAVOURS)
     return FLAVOURS[name]
 

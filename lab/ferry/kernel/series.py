@@ -142,7 +142,6 @@ class _Index:
         return git(self.places.tree, *args, env={**self.env, **env}, input_text=input_text)
 
     def add_file(self, name: Path, omit: list[str]) -> None:
-        """Put a file of kernel/src into the index."""
         path = self.places.source(name)
         lines = path.read_text().splitlines(keepends=True)
         text = "".join(line for line in lines if not any(word in line for word in omit))
@@ -151,7 +150,6 @@ class _Index:
         self.git("update-index", "--add", "--cacheinfo", f"{mode},{blob},{name}")
 
     def add_hook(self, path: Path) -> None:
-        """Put the change of a patch into the index."""
         try:
             self.git("apply", "--cached", path)
         except CommandFailed as err:

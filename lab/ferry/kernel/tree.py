@@ -93,13 +93,11 @@ class Applied:
 
 
 def places(name: str) -> Places:
-    """Those of a base of that name."""
     build = paths.BUILD if name == paths.DEFAULT_BASE else paths.BUILD / name
     return Places(build, paths.BASES / name, paths.KERNEL / "src")
 
 
 def bases() -> list[str]:
-    """The names of all bases."""
     return sorted(path.parent.name for path in paths.BASES.glob("*/base.toml"))
 
 

@@ -49,7 +49,6 @@ def lists(result: Json) -> list[list[Json]]:
 
 
 def cells(result: Json) -> list[Json]:
-    """All that a result has, of all its tables."""
     return [cell for part in parts(result) for some in lists(part) for cell in some]
 
 
@@ -96,7 +95,6 @@ def differences(first: Sequence[Json], second: Sequence[Json]) -> list[Differenc
 
 
 def only(first: Sequence[Json], second: Sequence[Json]) -> list[str]:
-    """The cells that only the first has."""
     names = {name(cell) for cell in second}
     return [name(cell) for cell in first if name(cell) not in names]
 

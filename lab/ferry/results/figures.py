@@ -46,8 +46,6 @@ LARGEST_KIB = 2048  # KiB, its largest folios
 
 @dataclass(frozen=True)
 class Kept:
-    """The results of a folder."""
-
     folder: Path = FOLDER
 
     def load(self, name: str) -> Json:

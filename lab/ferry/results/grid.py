@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Grid:
-    """A table."""
-
     title: str
     head: Sequence[str]
     lines: Sequence[Sequence[str]]

@@ -33,7 +33,6 @@ def at(cell: Json, path: str) -> Any:
 
 
 def number(path: str, form: str = ",.0f", unit: str = "", times: float = 1) -> Show:
-    """A figure, or nothing."""
 
     def shown(cell: Json) -> str:
         value = at(cell, path)
@@ -55,7 +54,6 @@ def several(path: str, keys: Sequence[str], form: str = ",.0f") -> Show:
 
 
 def words(path: str) -> Show:
-    """A text."""
     return lambda cell: str(at(cell, path) or "")
 
 
@@ -67,7 +65,6 @@ def size(kib: int) -> str:
 
 
 def folio(cell: Json) -> str:
-    """The folio size of a cell."""
     return size(cell["folio_kib"]) if "folio_kib" in cell else str(cell.get("folio", ""))
 
 

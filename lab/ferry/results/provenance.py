@@ -71,7 +71,6 @@ def store(anew: bool = False) -> Store:
 
 
 def everywhere() -> dict[str, str]:
-    """When it is, of which files, and on what host."""
     return {
         "commit": _commit(),
         "date": time.strftime("%Y-%m-%d %H:%M", time.gmtime()) + " UTC",

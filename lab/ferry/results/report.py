@@ -49,7 +49,6 @@ class Output:
 
     @property
     def path(self) -> Path | None:
-        """The file, if it is one."""
         return None if self.name in (None, STDOUT) else Path(str(self.name))
 
     @property

@@ -118,7 +118,6 @@ class Qmp:
         raise FerryError(f"the VM has ended before it answered {command}")
 
     def channels(self) -> list[int]:
-        """The numbers of the device's channels."""
         names = [child["name"] for child in self.run("qom-list", path=TOP)]
         return sorted(int(name[3:]) for name in names if re.fullmatch(r"dma\d+", name))
 

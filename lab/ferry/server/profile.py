@@ -166,7 +166,6 @@ class Profile:
 
 
 def names(folder: Path = FOLDER) -> list[str]:
-    """The profiles there are."""
     return sorted(path.stem for path in folder.glob("*.toml"))
 
 

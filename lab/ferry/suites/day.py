@@ -82,7 +82,6 @@ class Outcome:
 
     @property
     def verdict(self) -> str:
-        """How it went, in words."""
         return f"failed: {self.wrong}" if self.wrong else "passed"
 
 
@@ -378,7 +377,6 @@ def follow(operator: Operator) -> list[Outcome]:
 
 
 def _tried(step: DayStep, operator: Operator) -> str | None:
-    """What was wrong."""
     try:
         step(operator)
     except (Wrong, qemu.LostVM) as err:

@@ -46,7 +46,6 @@ def failed(cases: list[Case]) -> list[str]:
 
 
 def skipped(cases: list[Case]) -> list[str]:
-    """The skipped cases and why."""
     return [f"{case.name}: {case.note}" for case in cases if case.outcome == "skip"]
 
 

@@ -75,7 +75,6 @@ class Plan:
 
 
 def build(kernel: Kernel, tests: tuple[str, ...]) -> Path:
-    """The folder with the tests' programs."""
     packages.ensure(["gcc", "libc6-dev", "make", "libnuma-dev", "libcap-dev"])
     return kselftest.build_folder(kernel, "mm", sorted({test.split()[0] for test in tests}))[0].parent
 
@@ -126,7 +125,6 @@ def run(plan: Plan) -> tuple[list[Outcome], dict[str, int]]:
 
 
 def log(test: str, engine: str) -> Path:
-    """Where the output of a test is kept."""
     return paths.LOGS / f"{test.replace(' ', '')}-on-{engine}.log"
 
 

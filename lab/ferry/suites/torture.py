@@ -64,7 +64,6 @@ class Outcome:
 
     @property
     def verdict(self) -> str:
-        """How it went, in words."""
         if self.mistakes or self.complaints:
             return "FAILED"
         return f"not here: {self.skipped}" if self.skipped else "passed"
@@ -215,7 +214,6 @@ def run(plan: Plan, tell: Callable[[list[Outcome]], None] = lambda outcomes: Non
 
 
 def classes(program: Path) -> list[str]:
-    """The names of all classes."""
     return proc.output([str(program), "-l"]).split()
 
 
@@ -250,6 +248,5 @@ def parse(text: str) -> dict[str, Outcome]:
 
 
 def as_json(plan: Plan, outcomes: Sequence[Outcome]) -> dict[str, Any]:
-    """All that was counted."""
     told = [asdict(outcome) | {"passed": outcome.passed, "verdict": outcome.verdict} for outcome in outcomes]
     return {"plan": asdict(plan), "classes": told}

@@ -66,7 +66,6 @@ class Scale:
     engine: str = "ptdma"  # of the server
 
     def bytes(self, emulated: int, posted: int = POSTED_BYTES) -> int:
-        """How much is moved."""
         return posted if self.here and not self.quick else emulated
 
     def runs(self, emulated: int = 1) -> int:
@@ -94,8 +93,6 @@ NOTHING = Posted()
 
 @dataclass(frozen=True)
 class Table:
-    """An experiment."""
-
     name: str
     title: str
     source: str  # in published.toml; "": nobody has posted anything like it
@@ -107,7 +104,6 @@ class Table:
 
     @property
     def posted_figures(self) -> dict[str, Any]:
-        """The posted figures that it is compared with."""
         figures: dict[str, Any] = published().get(self.source, {})
         return figures
 
@@ -124,7 +120,6 @@ class Table:
 
 @cache
 def published() -> dict[str, Any]:
-    """The posted figures."""
     return tomllib.loads(Path(__file__).with_name("published.toml").read_text())
 
 
@@ -252,7 +247,6 @@ def _throughput_published(posted: dict[str, Any], cell: Cell) -> Posted:
 
 
 def _is_fitted(cell: Cell) -> bool:
-    """Whether the engine was fitted so that this comes out."""
     return (cell.folio, cell.channels) in FITTED if cell.kernel else cell.folio in FITTED_FREE
 
 

@@ -59,7 +59,6 @@ def search(shape: Dma, loss: Callable[[Dma], float]) -> Dma:
 
 
 def posted_ratios(throughput: Mapping[str, Any]) -> dict[Key, float]:
-    """What was posted, to vanilla."""
     return {
         (folio, int(channels)): row[i] / throughput["vanilla"][i]
         for i, folio in enumerate(throughput["folios"])

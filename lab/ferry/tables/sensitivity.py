@@ -61,7 +61,6 @@ BATCH_PAGES = 8192
 
 
 def channels(engine: str) -> int:
-    """How many copy."""
     return OF_IOAT if engine == "ioat" else CHANNELS
 
 
@@ -72,7 +71,6 @@ def values(quick: bool, engine: str = "ptdma") -> list[tuple[str, int | str]]:
 
 
 def folios(quick: bool, engine: str = "ptdma") -> list[str]:
-    """The sizes that are measured."""
     if engine in OF_OTHERS and not quick:
         return ["4K", "64K", "2M"]
     return ["64K", "2M"] if quick else ["4K", "16K", "64K", "256K", "1M", "2M"]

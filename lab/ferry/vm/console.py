@@ -50,7 +50,6 @@ _SYMBOL = re.compile(r" [tT] (\w+)")
 
 
 def has_races(log: str) -> bool:
-    """Did KCSAN report any?"""
     return bool(_RACE.search(log))
 
 

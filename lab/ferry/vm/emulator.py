@@ -84,7 +84,6 @@ def build() -> Path:
 
 
 def command() -> list[str]:
-    """The program and where its firmware is."""
     return [str(BINARY), *(word for place in FIRMWARE for word in ("-L", place))]
 
 

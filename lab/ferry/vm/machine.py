@@ -49,7 +49,6 @@ class Machine:
     devices: tuple[str, ...] = ()
 
     def with_cpus(self, cpus: int) -> Self:
-        """The same machine with another number of CPUs."""
         if not 1 <= cpus <= 64:
             raise UsageError(f"{cpus} CPUs: choose 1 to 64")
         return replace(self, cpus=cpus, cpu_nodes=min(self.cpu_nodes, cpus))
@@ -100,7 +99,6 @@ class Machine:
 
     @property
     def memory(self) -> str:
-        """QEMU's -m."""
         return f"{self.node_mib * self.nodes}M"
 
     def bare(self, kvm: bool = False) -> list[str]:

@@ -18,7 +18,6 @@ LETTERS = 16
 
 
 def folder() -> Path:
-    """Where they are."""
     return paths.OUT / "records"
 
 
@@ -52,6 +51,5 @@ class Store:
             (folder() / f"{name}.json").unlink(missing_ok=True)
 
     def keep(self, name: str, about: Mapping[str, str], said: str) -> None:
-        """Write a record."""
         line = json.dumps({"name": name, **about, **self.origin, "said": said})
         files.write(folder() / f"{name}.json", f"{line}\n")
