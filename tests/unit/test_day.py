@@ -13,6 +13,7 @@ from ferry.errors import FerryError, UsageError
 from ferry.suites import day
 from ferry.vm import disk, qemu, serial
 from ferry.vm.machine import Machine
+from ferry.vm.records import Record
 from ferryctl_watch import show_rates
 from tests.unit.said import record
 
@@ -157,9 +158,7 @@ def test_a_command_must_end_with_its_status(guest: serial.Guest) -> None:
         by.do("true", status=3)
 
 
-def _follow(
-    guest: serial.Guest, monkeypatch: pytest.MonkeyPatch, *steps: str
-) -> tuple[list[day.Outcome], str]:
+def _follow(guest: serial.Guest, monkeypatch: pytest.MonkeyPatch, *steps: str) -> tuple[list[Record], str]:
     """Steps of one command each, with its output as their title."""
     said: list[str] = []
 
@@ -176,7 +175,8 @@ def _follow(
 
 def test_a_failed_step_does_not_end_the_day(guest: serial.Guest, monkeypatch: pytest.MonkeyPatch) -> None:
     outcomes, said = _follow(guest, monkeypatch, "echo bad; false", "echo good")
-    assert [each.wrong for each in outcomes] == ["'echo bad; false' ended with status 1: bad", None, None]
+    bad, *others = (outcome["wrong"] for outcome in outcomes)
+    assert (bad, others) == ("'echo bad; false' ended with status 1: bad", [None, None])
     assert "=== 1. It says echo bad; false\n$ echo bad; false\nbad\n[exit status 1]\nWRONG: " in said
     assert said.endswith("=== 2. It says echo good\n$ echo good\ngood\n")
 
@@ -185,8 +185,8 @@ def test_after_the_loss_of_the_guest_nothing_is_tried(
     guest: serial.Guest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     outcomes, _ = _follow(guest, monkeypatch, "sleep 30", "true")
-    assert "said nothing of its end" in (outcomes[0].wrong or "")
-    assert outcomes[1].wrong == day.NOT_TRIED
+    assert "said nothing of its end" in outcomes[0]["wrong"]
+    assert outcomes[1]["wrong"] == day.NOT_TRIED
 
 
 # --- what it is made of ---

@@ -176,8 +176,8 @@ def test_linuxs_own_tests_are_read(shell: str, tmp_path: Path) -> None:
         (tmp_path / name).chmod(0o755)
     script = mmtests.script(plan, rows.VANILLA, tmp_path).replace("/proc/sys/vm", str(tmp_path))
     skipped, failed = mmtests.parse(said.by_job(tmp_path, script, shell=shell)[1], "none")
-    assert (skipped.test, skipped.verdict, skipped.tries) == ("ksm_tests -N -m 1", "skip", 1)
-    assert (failed.verdict, failed.tries, failed.passed, failed.failed) == ("fail", mmtests.TRIES, 1, ("b",))
+    assert (skipped["test"], skipped["verdict"], skipped["tries"]) == ("ksm_tests -N -m 1", "skip", 1)
+    assert failed.items() >= {"verdict": "fail", "tries": mmtests.TRIES, "passed": 1, "failed": ["b"]}.items()
 
 
 def test_symbols_of_modules_are_read(tmp_path: Path) -> None:

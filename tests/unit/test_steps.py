@@ -59,10 +59,10 @@ def test_counts_are_per_folio_and_modules_get_names() -> None:
     """Blocks of one function of a module add up; what lies before all symbols is unknown."""
     text = "2 alloc_pages 40\n1 ffffffffc0000010 6\n1 ffffffffc0000018 2\n1 ffffffffa0000000 4\n"
     found = steps.parse(text, [(0xFFFFFFFFC0000008, "dcbm_submit"), (0xFFFFFFFFC0001000, "later")], 4)
-    assert set(found) == {
-        steps.Count("allocate", "alloc_pages", 10.0),
-        steps.Count("engine", "dcbm_submit", 2.0),
-        steps.Count("engine", "unknown", 1.0),
+    assert found == {
+        ("allocate", "alloc_pages"): 10.0,
+        ("engine", "dcbm_submit"): 2.0,
+        ("engine", "unknown"): 1.0,
     }
     profile = steps.breakdown(4, "dcbm", 16, found)
     assert profile["instructions"] == 13.0

@@ -15,6 +15,7 @@ from ferry.kernel.kbuild import Kernel
 from ferry.results import present, report
 from ferry.suites import kselftest, ktap
 from ferry.vm import console, emulator, initramfs, machine, qemu
+from ferry.vm.initramfs import CHARACTERS, FILE, FOLDER, LINK, Entry
 from ferry.vm.machine import MACHINES, ONE_BY_ONE
 
 MIGBENCH = {
@@ -34,7 +35,7 @@ def row(engine: str, gbps: float, folio_kib: int = 4) -> rows.Row:
 
 @pytest.mark.skipif(not shutil.which("cpio"), reason="needs cpio(1)")
 def test_archive_is_what_cpio_reads(tmp_path: Path) -> None:
-    entries = [initramfs.file("a/b/odd", b"12345"), initramfs.link("a/l", "b/odd"), initramfs.directory("z")]
+    entries = [Entry("a/b/odd", FILE, b"12345"), Entry("a/l", LINK, b"b/odd"), Entry("z", FOLDER)]
     data = initramfs.cpio(initramfs.with_parents(entries))
     subprocess.run(["cpio", "-idm", "--quiet"], cwd=tmp_path, input=data, check=True)
     assert (tmp_path / "a/b/odd").read_bytes() == b"12345"
@@ -43,16 +44,15 @@ def test_archive_is_what_cpio_reads(tmp_path: Path) -> None:
 
 
 def test_archive_has_parents_first_and_is_repeatable() -> None:
-    entries = [initramfs.file("b/c/d", b"x"), initramfs.file("a", b"y")]
+    entries = [Entry("b/c/d", FILE, b"x"), Entry("a", FILE, b"y")]
     names = [entry.name for entry in initramfs.with_parents(entries)]
     assert names == ["a", "b", "b/c", "b/c/d"]
-    assert initramfs.cpio(initramfs.with_parents(entries)) == initramfs.cpio(
-        initramfs.with_parents(entries[::-1])
-    )
+    one, other = (initramfs.cpio(initramfs.with_parents(some)) for some in (entries, entries[::-1]))
+    assert one == other
 
 
 def test_archive_members_are_aligned() -> None:
-    data = initramfs.cpio([initramfs.char_device("dev/console", 5, 1), initramfs.file("f", b"abcde")])
+    data = initramfs.cpio([Entry("dev/console", CHARACTERS, device=(5, 1)), Entry("f", FILE, b"abcde")])
     assert len(data) % 4 == 0
     assert data.startswith(b"070701")
     assert data.index(b"070701", 6) % 4 == 0

@@ -8,8 +8,8 @@ ends with its return. So what a step calls belongs to it, unless that is a step 
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
 from ferry import packages, paths, proc
@@ -99,27 +99,22 @@ class Plan:
         parse_size(self.size)
 
 
-@dataclass(frozen=True)
-class Count:
-    """Instructions of one function in one step, per folio."""
-
-    step: str
-    function: str
-    instructions: float
+Counts = dict[tuple[str, str], float]  # by step and function, instructions per folio
 
 
-def breakdown(
-    folio_kib: int, engine: str, channels: int, counts: Sequence[Count], record: str = ""
-) -> Record:
+def breakdown(folio_kib: int, engine: str, channels: int, counts: Counts, record: str = "") -> Record:
     """One migration: an engine, a folio size, and where its instructions went, per folio."""
     steps = dict.fromkeys(STEPS, 0.0)
-    for count in counts:
-        steps[count.step] += count.instructions
+    for (step, _), instructions in counts.items():
+        steps[step] += instructions
     return {
         **{"folio_kib": folio_kib, "engine": engine, "channels": channels},
         **{"instructions": round(sum(steps.values()), 1), "records": [record]},
         "steps": {step: round(instructions, 1) for step, instructions in steps.items()},
-        "functions": [{**asdict(count), "instructions": round(count.instructions, 2)} for count in counts],
+        "functions": [
+            {"step": step, "function": function, "instructions": round(instructions, 2)}
+            for (step, function), instructions in counts.items()
+        ],
     }
 
 
@@ -195,7 +190,7 @@ def script(plan: Plan, engine: str, folio: str) -> str:
     return "\n".join(lines)
 
 
-def parse(text: str, symbols: Iterable[tuple[int, str]], folios: int) -> tuple[Count, ...]:
+def parse(text: str, symbols: Iterable[tuple[int, str]], folios: int) -> Counts:
     """What the plugin wrote; addresses of modules get the names of the symbols before them."""
     ordered = sorted(symbols)
     places = [address for address, _ in ordered]
@@ -207,7 +202,7 @@ def parse(text: str, symbols: Iterable[tuple[int, str]], folios: int) -> tuple[C
             name = ordered[i - 1][1] if i else "unknown"
         key = (STEPS[int(step)], name)
         total[key] = total.get(key, 0) + int(count)
-    return tuple(Count(step, name, count / folios) for (step, name), count in total.items())
+    return {place: count / folios for place, count in total.items()}
 
 
 def measure(plan: Plan, store: Store | None = None) -> tuple[list[Record], dict[str, str]]:

@@ -2,7 +2,6 @@
 """go through a first day with Ferry in a Debian guest: install, move a service, measure, remove"""
 
 import argparse
-from dataclasses import asdict
 from pathlib import Path
 from typing import TextIO
 
@@ -40,12 +39,11 @@ def run(args: argparse.Namespace) -> int:
     with log.open("w") as file:
         outcomes, kernels = day.run(computer, args.kvm, lambda text: _write(text, file, output), debs)
         origin = provenance.of_vms(computer, (), kvm=args.kvm) | {"booted": kernels}
-        steps = [asdict(outcome) | {"verdict": outcome.verdict} for outcome in outcomes]
-        result = {"provenance": origin, "title": "A first day", "steps": steps}
+        result = {"provenance": origin, "title": "A first day", "steps": outcomes}
         for table, _ in present.grids(result):
             grid.show(table, file)
     output.tell(result)
-    return 1 if any(outcome.wrong for outcome in outcomes) else 0
+    return 1 if any(outcome["wrong"] for outcome in outcomes) else 0
 
 
 def _write(text: str, file: TextIO, output: report.Output) -> None:

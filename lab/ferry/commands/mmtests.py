@@ -2,8 +2,6 @@
 """run Linux's own tests of memory management with a copy engine active, beside an unchanged kernel"""
 
 import argparse
-from dataclasses import asdict
-from typing import Any
 
 from ferry.bench import migbench, rows
 from ferry.commands import options
@@ -26,19 +24,17 @@ def run(args: argparse.Namespace) -> int:
     output = report.output(args)
     outcomes, copied = mmtests.run(plan)
     worse = mmtests.worse(outcomes)
-    output.tell(_as_json(plan, outcomes, copied))
+    flavours = ["vanilla"] * (rows.VANILLA in plan.engines) + ["ferry"] * (plan.engines != (rows.VANILLA,))
+    output.tell(
+        {
+            "provenance": provenance.of_vms(plan.machine, flavours),
+            "title": "Linux's own tests of mm, and how many of their cases passed, failed, were skipped",
+            "tests": outcomes,
+            "copied": copied,
+        }
+    )
     for engine, folios in copied.items():
         note(f"{engine} copied {folios:,} folios")
     for line in worse:
         note(f"not so on vanilla: {line}")
     return 1 if worse else 0
-
-
-def _as_json(plan: mmtests.Plan, outcomes: list[mmtests.Outcome], copied: dict[str, int]) -> dict[str, Any]:
-    flavours = ["vanilla"] * (rows.VANILLA in plan.engines) + ["ferry"] * (plan.engines != (rows.VANILLA,))
-    return {
-        "provenance": provenance.of_vms(plan.machine, flavours),
-        "title": "Linux's own tests of mm, and how many of their cases passed, failed, were skipped",
-        "tests": [{**asdict(outcome), "verdict": outcome.verdict} for outcome in outcomes],
-        "copied": copied,
-    }

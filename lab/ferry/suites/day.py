@@ -12,7 +12,6 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
@@ -72,17 +71,10 @@ class Wrong(FerryError):
     """A step did not find what there should be."""
 
 
-@dataclass(frozen=True)
-class Outcome:
+def outcome(step: str, wrong: str | None, seconds: float) -> records.Record:
     """A step, what was wrong with it if anything was, and how long it took."""
-
-    step: str
-    wrong: str | None
-    seconds: float
-
-    @property
-    def verdict(self) -> str:
-        return f"failed: {self.wrong}" if self.wrong else "passed"
+    verdict = f"failed: {wrong}" if wrong else "passed"
+    return {"step": step, "wrong": wrong, "seconds": seconds, "verdict": verdict}
 
 
 class Operator:
@@ -338,7 +330,7 @@ def checkout(folder: Path, debs: Iterable[Path], update: Iterable[Path]) -> None
 
 def run(
     computer: Machine, kvm: bool, write: Callable[[str], None], given_debs: Sequence[Path] = ()
-) -> tuple[list[Outcome], list[str]]:
+) -> tuple[list[records.Record], list[str]]:
     """The whole day, with packages that were made or are made now; write gets its transcript.
 
     Returns how each step went, and the kernels that booted.
@@ -357,9 +349,9 @@ def run(
             return outcomes, operator.kernels
 
 
-def follow(operator: Operator) -> list[Outcome]:
+def follow(operator: Operator) -> list[records.Record]:
     """Go through the steps; those after the loss of the guest are not tried."""
-    outcomes: list[Outcome] = []
+    outcomes: list[records.Record] = []
     lost = False
     for number, step in enumerate(STEPS, start=1):
         title = (step.__doc__ or "").strip()
@@ -370,9 +362,9 @@ def follow(operator: Operator) -> list[Outcome]:
                 operator.guest.on_output = shown.update
                 wrong = _tried(step, operator)
             lost = operator.guest.lost
-        outcomes.append(Outcome(title, wrong, time.monotonic() - begin))
+        outcomes.append(outcome(title, wrong, time.monotonic() - begin))
     complaints = operator.guest.complaints("-ferry")
-    outcomes.append(Outcome("Ferry's kernel never complained", "; ".join(complaints) or None, 0.0))
+    outcomes.append(outcome("Ferry's kernel never complained", "; ".join(complaints) or None, 0.0))
     return outcomes
 
 

@@ -19,6 +19,7 @@ from ferry.suites import kselftest, ktap
 from ferry.vm import boots, machine, qemu, records
 from ferry.vm.boots import Boot, Said
 from ferry.vm.machine import Machine
+from ferry.vm.records import Record
 
 # Command lines, as run_vmtests.sh has them. khugepaged.c of 6.12.117 does not compile.
 TESTS = (
@@ -36,24 +37,6 @@ HUGE_PAGES = 160
 ANY_CALL = (
     "for set in 'reasons all' 'min_bytes 4096' 'engine_always 1'; do echo ${set#* } >$OFFLOAD/${set% *}; done"
 )
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """The last try of a test with one engine: its exit status, and what its cases said if it speaks TAP."""
-
-    test: str
-    engine: str
-    status: int
-    tries: int
-    passed: int
-    skipped: tuple[str, ...]
-    failed: tuple[str, ...]
-
-    @property
-    def verdict(self) -> str:
-        """ok, skip or fail: what run_vmtests.sh would say."""
-        return {0: "ok", KSFT_SKIP: "skip"}.get(self.status, "fail")
 
 
 @dataclass(frozen=True)
@@ -98,7 +81,7 @@ def script(plan: Plan, engine: str, programs: Path) -> str:
     return "\n".join(lines)
 
 
-def run(plan: Plan) -> tuple[list[Outcome], dict[str, int]]:
+def run(plan: Plan) -> tuple[list[Record], dict[str, int]]:
     """All outcomes, engine by engine, and how many folios each engine copied.
 
     Raises DirtyConsole if a kernel complained, FerryError if a guest did not say how a test ended.
@@ -109,7 +92,7 @@ def run(plan: Plan) -> tuple[list[Outcome], dict[str, int]]:
     all_boots = [Boot(f"mm, {name}", rows.flavour(name), plan.machine, job) for name, job in jobs.items()]
     copied: dict[str, int] = {}
 
-    def parsed(index: int, said: Said) -> list[Outcome]:
+    def parsed(index: int, said: Said) -> list[Record]:
         engine = plan.engines[index]
         outcomes = parse(said.text, engine)
         if len(outcomes) != len(plan.tests):
@@ -128,35 +111,36 @@ def log(test: str, engine: str) -> Path:
     return paths.LOGS / f"{test.replace(' ', '')}-on-{engine}.log"
 
 
-def parse(said: str, engine: str) -> list[Outcome]:
-    """What a job said of each test that ended."""
+def parse(said: str, engine: str) -> list[Record]:
+    """Of each test that ended the last try: its exit status, what run_vmtests.sh would say of that, and what
+    its cases said if it speaks TAP."""
     outcomes = []
     texts = kselftest.outputs(said)
     for end in records.every(said, "ended"):
         text = texts.get(end["test"], "")
         # Not all of them speak TAP; then there is but the status.
         cases = ktap.parse(text) if "1.." in text else []
-        passed = sum(case.outcome == "ok" for case in cases)
-        others = (tuple(ktap.skipped(cases)), tuple(ktap.failed(cases)))
-        outcomes.append(Outcome(end["test"], engine, end["status"], end["tries"], passed, *others))
+        outcomes.append(
+            {
+                **{"test": end["test"], "engine": engine, "status": end["status"], "tries": end["tries"]},
+                "passed": sum(case.outcome == "ok" for case in cases),
+                **{"skipped": ktap.skipped(cases), "failed": ktap.failed(cases)},
+                "verdict": {0: "ok", KSFT_SKIP: "skip"}.get(end["status"], "fail"),
+            }
+        )
     return outcomes
 
 
-def worse(outcomes: list[Outcome]) -> list[str]:
+def worse(outcomes: list[Record]) -> list[str]:
     """What fails with Ferry and not on the unchanged kernel, if that was asked for."""
-    vanilla = {outcome.test: outcome for outcome in outcomes if outcome.engine == rows.VANILLA}
+    vanilla = {outcome["test"]: outcome for outcome in outcomes if outcome["engine"] == rows.VANILLA}
     lines = []
     for outcome in outcomes:
-        was = vanilla.get(outcome.test)
-        if outcome.engine == rows.VANILLA:
+        test, engine = outcome["test"], outcome["engine"]
+        if engine == rows.VANILLA:
             continue
-        if outcome.verdict == "fail" and (not was or was.verdict != "fail"):
-            place = log(outcome.test, outcome.engine)
-            lines.append(f"{outcome.test}, {outcome.engine}: status {outcome.status}; see {place}")
-        failed_before = was.failed if was else ()
-        lines += [
-            f"{outcome.test}, {outcome.engine}: {case}"
-            for case in outcome.failed
-            if case not in failed_before
-        ]
+        before = vanilla.get(test, {"verdict": "ok", "failed": ()})
+        if outcome["verdict"] == "fail" != before["verdict"]:
+            lines.append(f"{test}, {engine}: status {outcome['status']}; see {log(test, engine)}")
+        lines += [f"{test}, {engine}: {case}" for case in outcome["failed"] if case not in before["failed"]]
     return lines

@@ -10,36 +10,18 @@ from ferry import packages
 from ferry.errors import FerryError
 
 BUSYBOX = Path("/usr/bin/busybox")  # Debian: busybox-static
+FILE, FOLDER, LINK = stat.S_IFREG | 0o755, stat.S_IFDIR | 0o755, stat.S_IFLNK | 0o777
+CHARACTERS = stat.S_IFCHR | 0o600  # a device
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One member of an archive: path without a leading slash, type and permissions, contents."""
+    """One member of an archive: path without a leading slash, type and permissions, contents or target."""
 
     name: str
     mode: int
     data: bytes = b""
     device: tuple[int, int] = (0, 0)
-
-
-def directory(name: str) -> Entry:
-    """A directory."""
-    return Entry(name, stat.S_IFDIR | 0o755)
-
-
-def file(name: str, data: bytes, mode: int = 0o755) -> Entry:
-    """A regular file."""
-    return Entry(name, stat.S_IFREG | mode, data)
-
-
-def link(name: str, target: str) -> Entry:
-    """A symbolic link."""
-    return Entry(name, stat.S_IFLNK | 0o777, target.encode())
-
-
-def char_device(name: str, major: int, minor: int) -> Entry:
-    """A character device."""
-    return Entry(name, stat.S_IFCHR | 0o600, device=(major, minor))
 
 
 def _padded(data: bytes) -> bytes:
@@ -67,7 +49,7 @@ def with_parents(entries: Iterable[Entry]) -> list[Entry]:
     for name in list(by_name):
         for parent in PurePosixPath(name).parents:
             if str(parent) != ".":
-                by_name.setdefault(str(parent), directory(str(parent)))
+                by_name.setdefault(str(parent), Entry(str(parent), FOLDER))
     return [by_name[name] for name in sorted(by_name, key=lambda name: PurePosixPath(name).parts)]
 
 
@@ -81,14 +63,14 @@ def root(init: str, programs: Mapping[str, Path]) -> bytes:
     """A root with busybox, a script as /init, and files of the host at given paths of the guest."""
     packages.ensure(["busybox-static"])
     entries = [
-        file("init", init.encode()),
-        file("bin/busybox", BUSYBOX.read_bytes()),
-        link("bin/sh", "busybox"),
-        char_device("dev/console", 5, 1),
-        *(directory(name) for name in ("proc", "sys", "tmp")),
+        Entry("init", FILE, init.encode()),
+        Entry("bin/busybox", FILE, BUSYBOX.read_bytes()),
+        Entry("bin/sh", LINK, b"busybox"),
+        Entry("dev/console", CHARACTERS, device=(5, 1)),
+        *(Entry(name, FOLDER) for name in ("proc", "sys", "tmp")),
     ]
     for name, path in programs.items():
         if not path.is_file():
             raise FerryError(f"{path} is missing: build it first")
-        entries.append(file(name.lstrip("/"), path.read_bytes()))
+        entries.append(Entry(name.lstrip("/"), FILE, path.read_bytes()))
     return cpio(with_parents(entries))
