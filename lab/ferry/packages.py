@@ -29,8 +29,8 @@ def is_installed(name: str) -> bool:
 def candidate(name: str) -> str | None:
     """The version of a package that apt would install, as far as its lists say; None: it could not."""
     policy = proc.output(["apt-cache", "policy", name], env=APT_ENV)
-    found = re.search(r"Candidate: (?!\(none\))(\S+)", policy)
-    return found[1] if found else None
+    version = re.search(r"Candidate: (?!\(none\))(\S+)", policy)
+    return version[1] if version else None
 
 
 def _as_root(args: Sequence[str], names: Sequence[str]) -> list[str]:

@@ -103,7 +103,7 @@ def measure(
 def parse(said: str, cell: Cell, plan: Plan) -> Record:
     """What a guest has recorded, if the data is whole and was moved: what the clients say of their requests
     while the server moves, and while it is only asked to stay. Raises FerryError otherwise."""
-    digests = [each["hex"] for each in records.every(said, "digest")]
+    digests = [digest["hex"] for digest in records.every(said, "digest")]
     if len(digests) != 2 or digests[0] != digests[1]:
         raise FerryError(f"redis on {cell}: the dataset's digest was {digests[:1]} and is {digests[1:]}")
     moves = [

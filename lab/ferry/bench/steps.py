@@ -230,7 +230,9 @@ def measure(plan: Plan, store: Store | None = None) -> tuple[list[Record], dict[
         if not text:
             raise FerryError(f"nothing was counted for {folio}, {engine}")
         rows.from_migbench(records.of(said.text, "migbench")["found"], engine, channels)
-        symbols = [(int(one["address"], 16), one["name"]) for one in records.every(said.text, "symbol")]
+        symbols = [
+            (int(symbol["address"], 16), symbol["name"]) for symbol in records.every(said.text, "symbol")
+        ]
         folios = 1 if plan.call in ENTRIES else parse_size(plan.size) // parse_size(folio)
         counts = parse(text, symbols, folios)
         return breakdown(parse_size(folio) // 1024, engine, channels, counts, said.record)

@@ -97,11 +97,11 @@ class Cell:
         return f"{self.case}, {self.folio}, {self.engine}{settings}"
 
 
-def speed(found: Record) -> float:
+def speed(figures: Record) -> float:
     """What ratios are of: requests, or moves."""
-    if moves := found.get("moves"):
+    if moves := figures.get("moves"):
         return 1e6 * len(moves) / sum(float(move["us"]) for move in moves)
-    return float(found["per_second"])
+    return float(figures["per_second"])
 
 
 def cells(plan: Plan, applications: Sequence[str], engines: Sequence[str]) -> list[Cell]:

@@ -53,9 +53,9 @@ def run(args: argparse.Namespace) -> int:
         }
     )
     output.show({}, *tables)
-    extra = "".join(f"; only {name} has {len(found)} more" for name, found in alone.items() if found)
-    found = f"{both} cells that both have: {len(differences)} figures differ{extra}"
-    note(f"{args.first} (A), {args.second} (B): {found}")
+    extra = "".join(f"; only {name} has {len(names)} more" for name, names in alone.items() if names)
+    told = f"{both} cells that both have: {len(differences)} figures differ{extra}"
+    note(f"{args.first} (A), {args.second} (B): {told}")
     return 1 if differences or any(alone.values()) else 0
 
 

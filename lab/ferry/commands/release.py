@@ -49,10 +49,12 @@ def check(root: Path, version: str) -> str:
     if f"({version})" not in first:
         raise UsageError(f"VERSION is {version}, and tools/debian/changelog begins with: {first}")
     text = (root / "CHANGELOG.md").read_text()
-    found = re.search(rf"^## {re.escape(version)}, (\d{{4}}-\d\d-\d\d)\n(.*?)(?=^## |\Z)", text, re.M | re.S)
-    if not found:
+    section = re.search(
+        rf"^## {re.escape(version)}, (\d{{4}}-\d\d-\d\d)\n(.*?)(?=^## |\Z)", text, re.M | re.S
+    )
+    if not section:
         raise UsageError(f"CHANGELOG.md has no heading '## {version}, YEAR-MONTH-DAY'")
-    return found[2].strip() + "\n"
+    return section[2].strip() + "\n"
 
 
 def tag(root: Path, version: str, notes: str) -> None:

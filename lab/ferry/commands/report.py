@@ -59,10 +59,10 @@ def _trace(line: str, kept: figures.Kept) -> int:
 
 def _records(source: trace.Source, kept: figures.Kept) -> str:
     """Where a figure comes from: its records, if there are any, when, and how it is measured again."""
-    known = kept.load(source.result)["provenance"]
+    origin = kept.load(source.result)["provenance"]
     names = [f"{name}{'' if store.load(name) else ' (not here)'}" for name in source.records]
     records = f"record {', '.join(names)}" if names else "before there were records"
-    return f"{records}; {known['date']}, {known['commit']}; {figures.COMMANDS[source.result]}"
+    return f"{records}; {origin['date']}, {origin['commit']}; {figures.COMMANDS[source.result]}"
 
 
 def _headline(kept: figures.Kept) -> bytes:

@@ -61,8 +61,8 @@ def run(args: argparse.Namespace) -> int:
     title = f"Memory that moves while trouble strikes ({plan.flavour} kernel)"
 
     def result(outcomes: list[torture.Outcome]) -> dict[str, Any]:
-        known = provenance.of_vms(plan.machine, [plan.flavour])
-        return {"provenance": known, "title": title, **torture.as_json(plan, outcomes)}
+        origin = provenance.of_vms(plan.machine, [plan.flavour])
+        return {"provenance": origin, "title": title, **torture.as_json(plan, outcomes)}
 
     def tell(outcomes: list[torture.Outcome]) -> None:
         note(f"{outcomes[-1].name}: {outcomes[-1].verdict}")

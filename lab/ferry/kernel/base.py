@@ -49,9 +49,9 @@ def find(path: Path, folder: Path) -> Base:
             f"{table['package']} is version {version}, but Ferry's patches are for {table['version']}.y, "
             f"which is at {table['archive']}"
         )
-    known = table["sha256"]
+    digests = table["sha256"]
     return Base(
-        *(table["package"], version, tarball, known.get(version), ", ".join(known), table["archive"]),
+        *(table["package"], version, tarball, digests.get(version), ", ".join(digests), table["archive"]),
         suite=table.get("suite"),
     )
 

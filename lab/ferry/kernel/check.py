@@ -67,11 +67,11 @@ def judge(checked: series.Series, said: dict[str, list[str]]) -> tuple[list[str]
     for row, (patch, lines) in zip(checked.patches, said.items(), strict=True):
         of_patch: Counter[str] = Counter()
         for line in lines:
-            found = _TYPE.search(line)
-            if found and found[1] in row.checkpatch_ignore:
-                of_patch[found[1]] += 1
-            elif found and found[1] in checked.checkpatch_ignore:
-                ignored[found[1]] += 1
+            complaint = _TYPE.search(line)
+            if complaint and complaint[1] in row.checkpatch_ignore:
+                of_patch[complaint[1]] += 1
+            elif complaint and complaint[1] in checked.checkpatch_ignore:
+                ignored[complaint[1]] += 1
             else:
                 bad.append(f"{checked.name}, {patch}: {line}")
         unused = sorted(row.checkpatch_ignore.keys() - of_patch)
@@ -114,7 +114,7 @@ def sparse() -> None:
 def _included(name: str) -> list[str]:
     """The .c files that a file includes: tests that are compiled with what they test."""
     text = tree.HERE.source(name).read_text()
-    return [str(Path(name).with_name(found)) for found in _INCLUDE_C.findall(text)]
+    return [str(Path(name).with_name(included)) for included in _INCLUDE_C.findall(text)]
 
 
 def _included_by_patches() -> set[str]:

@@ -18,10 +18,10 @@ def parse(text: str) -> Options:
     """The options of a fragment or a .config."""
     options: Options = {}
     for line in text.splitlines():
-        if found := _SET.fullmatch(line.strip()):
-            options[found[1]] = found[2]
-        elif found := _UNSET.fullmatch(line.strip()):
-            options[found[1]] = "n"
+        if option := _SET.fullmatch(line.strip()):
+            options[option[1]] = option[2]
+        elif option := _UNSET.fullmatch(line.strip()):
+            options[option[1]] = "n"
     return options
 
 

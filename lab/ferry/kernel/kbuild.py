@@ -160,8 +160,8 @@ def _compiler() -> str:
 
 def step(line: str) -> str | None:
     """The file that a line of make's output is about."""
-    found = _STEP.match(line)
-    return found[1] if found else None
+    file = _STEP.match(line)
+    return file[1] if file else None
 
 
 def counter(total: int | None = None) -> Callable[[str], str | None]:

@@ -232,9 +232,9 @@ def _keep_originals(places: Places, new: Path) -> None:
     listed = git(
         places.tree, "cat-file", "--batch-check=%(objecttype) %(objectname)", input_text="\n".join(names)
     )
-    found = [line.removeprefix("blob ") for line in listed.splitlines() if line.startswith("blob ")]
+    blobs = [line.removeprefix("blob ") for line in listed.splitlines() if line.startswith("blob ")]
     pack = new.resolve() / ".git/objects/pack/pack"
-    git(places.tree, "pack-objects", "-q", pack, input_text="\n".join(found))
+    git(places.tree, "pack-objects", "-q", pack, input_text="\n".join(blobs))
 
 
 def add_worktree(places: Places, path: Path, commit: str) -> None:
@@ -309,11 +309,11 @@ def link(places: Places) -> None:
         if line.startswith("/") and old.is_symlink() and not old.exists():
             old.unlink()
     for name in names:
-        here, there = places.tree / name, places.source(name)
-        if here.exists() and not here.is_symlink():
-            raise FerryError(f"{there} is a file that Linux has: change it by a patch instead")
-        here.parent.mkdir(parents=True, exist_ok=True)
-        files.link(here, there)
+        place, source = places.tree / name, places.source(name)
+        if place.exists() and not place.is_symlink():
+            raise FerryError(f"{source} is a file that Linux has: change it by a patch instead")
+        place.parent.mkdir(parents=True, exist_ok=True)
+        files.link(place, source)
     files.write(listing, "".join(f"/{name}\n" for name in names) + "/out-*/\n")
 
 

@@ -107,5 +107,5 @@ def _running() -> dict[str, str]:
 
 
 def _cpu() -> str:
-    found = re.search(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text())
-    return found[1] if found else platform.machine()
+    model = re.search(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text())
+    return model[1] if model else platform.machine()

@@ -123,7 +123,7 @@ class Qmp:
 
     def properties(self, number: int) -> list[str]:
         """Those of NAMES that a channel has, which depends on the engine."""
-        names = {each["name"] for each in self.run("qom-list", path=f"{TOP}/dma{number}")}
+        names = {entry["name"] for entry in self.run("qom-list", path=f"{TOP}/dma{number}")}
         return [name for name in NAMES if name in names]
 
 
@@ -155,9 +155,9 @@ def chosen(channels: list[int], channel: int | None) -> list[int]:
 def change(monitor: Qmp, channel: int | None, values: Mapping[str, Value]) -> None:
     """Set properties of a channel, or of all. Raises UsageError for one that its engine has not."""
     for number in chosen(monitor.channels(), channel):
-        there = monitor.properties(number)
-        if lacking := [name for name in values if name not in there]:
-            raise UsageError(f"channel {number} has no {lacking[0]}: it has {', '.join(there)}")
+        properties = monitor.properties(number)
+        if lacking := [name for name in values if name not in properties]:
+            raise UsageError(f"channel {number} has no {lacking[0]}: it has {', '.join(properties)}")
         for name, value in values.items():
             monitor.run("qom-set", path=f"{TOP}/dma{number}", property=name, value=value)
 

@@ -68,9 +68,9 @@ def ioat_functions(*properties: str, slot: int = FIRST_SLOT) -> tuple[str, ...]:
 
 def dsa_functions(*properties: str, slot: int = FIRST_SLOT) -> tuple[str, ...]:
     """The same for DSA: each function has four channels, which have the properties of the first of them."""
-    each = properties[::DSA_QUEUES]
-    devices = [f"{emulator.DSA},id=dma{i},addr={slot + i:#x}" for i in range(len(each))]
-    return ("-machine", "q35", *_devices(devices, each))
+    of_devices = properties[::DSA_QUEUES]
+    devices = [f"{emulator.DSA},id=dma{i},addr={slot + i:#x}" for i in range(len(of_devices))]
+    return ("-machine", "q35", *_devices(devices, of_devices))
 
 
 def _devices(devices: Sequence[str], properties: Sequence[str]) -> tuple[str, ...]:
@@ -111,8 +111,8 @@ class Dma:
         own += f",small-bytes={self.small_bytes},small-percent={self.small_percent}"
         if engine == "dsa":
             own += f",latency-ns={self.latency_ns}"
-        each = (f"fabric=path{i // self.channels_per_path},{own}" for i in range(self.channels))
-        return (*args, *ENGINES[engine](*each))
+        of_channels = (f"fabric=path{i // self.channels_per_path},{own}" for i in range(self.channels))
+        return (*args, *ENGINES[engine](*of_channels))
 
 
 @dataclass(frozen=True)
@@ -140,8 +140,8 @@ class Profile:
             dma = dataclasses.replace(self.dma, **{parameter: value})  # type: ignore[arg-type]
             return dataclasses.replace(self, dma=dma)
         args = IOMMU[str(value)]
-        known = (*self.computer.kernel_args, *args)
-        computer = dataclasses.replace(self.computer, iommu=bool(args), kernel_args=known)
+        kernel_args = (*self.computer.kernel_args, *args)
+        computer = dataclasses.replace(self.computer, iommu=bool(args), kernel_args=kernel_args)
         return dataclasses.replace(self, computer=computer)
 
     def as_machine(self) -> machine.Machine:

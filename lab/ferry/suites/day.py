@@ -118,8 +118,8 @@ class Operator:
 
     def status(self) -> dict[str, Any]:
         """Ferry's, as programs read it."""
-        found: dict[str, Any] = json.loads(self.do("ferryctl status --json"))
-        return found
+        status: dict[str, Any] = json.loads(self.do("ferryctl status --json"))
+        return status
 
 
 DayStep = Callable[[Operator], None]
@@ -215,9 +215,9 @@ def remove(operator: Operator) -> None:
     operator.do("apt purge -y 'linux-image-6.12*'", LONG_S)
     operator.reboot(ferry=False)
     operator.do("lab/ferry/vm/guest/inventory.sh >out/after", LONG_S)
-    found = left(operator.do("diff out/before out/after | grep '^[<>]'; true"))
-    if found:
-        raise Wrong(f"{len(found)} things differ: {'; '.join(found)}")
+    differing = left(operator.do("diff out/before out/after | grep '^[<>]'; true"))
+    if differing:
+        raise Wrong(f"{len(differing)} things differ: {'; '.join(differing)}")
 
 
 STEPS: tuple[DayStep, ...] = (debian, install, move, remember, update, measure, remove)
@@ -240,8 +240,8 @@ def left(differences: str) -> list[str]:
     """What two inventories have not in common and should, each with what became of it; diff has compared."""
     sides: dict[str, set[str]] = {}
     for line in differences.splitlines():
-        for each in records.every(line, "have"):
-            sides.setdefault(each["what"], set()).add(line[0])
+        for entry in records.every(line, "have"):
+            sides.setdefault(entry["what"], set()).add(line[0])
     words = {frozenset("<"): "gone", frozenset(">"): "new", frozenset("<>"): "changed"}
     return [
         f"{what} {words[frozenset(signs)]}"
@@ -291,11 +291,11 @@ def kernel() -> list[Path]:
 def update_of_debian() -> list[Path]:
     """The package of Debian's kernel that UPDATE stands for; kept while it is the newest."""
     depends = proc.output(["apt-cache", "show", "--no-all-versions", UPDATE], env=packages.APT_ENV)
-    found = re.search(r"^Depends: (linux-image-\S+)", depends, re.MULTILINE)
-    if not found:
+    package = re.search(r"^Depends: (linux-image-\S+)", depends, re.MULTILINE)
+    if not package:
         raise FerryError(f"apt has no package {UPDATE}: run apt-get update")
-    key = f"{found[1]} {packages.candidate(found[1])}"
-    command = ["apt-get", "download", "-q", found[1]]
+    key = f"{package[1]} {packages.candidate(package[1])}"
+    command = ["apt-get", "download", "-q", package[1]]
 
     def fetch(place: Path) -> None:
         proc.run(command, title="fetch Debian's newest kernel", cwd=place, env=packages.APT_ENV)

@@ -118,6 +118,6 @@ def complaints(machine: Machine, name: str) -> str:
 def outputs(said: str) -> dict[str, str]:
     """What each suite of a job says, by its name."""
     texts: dict[str, list[str]] = {}
-    for each in records.every(said, "output"):
-        texts.setdefault(each["of"], []).append(each["line"])
+    for record in records.every(said, "output"):
+        texts.setdefault(record["of"], []).append(record["line"])
     return {name: "\n".join(lines) for name, lines in texts.items()}

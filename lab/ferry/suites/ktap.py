@@ -57,7 +57,7 @@ def _outcome(word: str, note: str) -> str:
 
 def _missing(promised: dict[int, int], depth: int, cases: list[Case]) -> None:
     """Close all lists at this depth or deeper; what they still owe has failed."""
-    for each in [d for d in promised if d >= depth]:
-        owed = promised.pop(each)
+    for inner in [d for d in promised if d >= depth]:
+        owed = promised.pop(inner)
         if owed:
             cases.append(Case("(plan)", "fail", f"{owed} more results were promised"))

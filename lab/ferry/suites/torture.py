@@ -100,8 +100,8 @@ class Plan:
     @property
     def channels(self) -> tuple[str, ...]:
         """The properties of each channel of the emulated engine; a device of DSA has several."""
-        each = (*self.ptdma, *self.ioat, *self.dsa)
-        return tuple(text for text in each for _ in range(profile.DSA_QUEUES if self.dsa else 1))
+        properties = (*self.ptdma, *self.ioat, *self.dsa)
+        return tuple(text for text in properties for _ in range(profile.DSA_QUEUES if self.dsa else 1))
 
     @property
     def machine(self) -> Machine:

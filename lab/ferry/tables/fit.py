@@ -54,8 +54,8 @@ def search(shape: Dma, loss: Callable[[Dma], float]) -> Dma:
         return replace(dma, channel_mb_s=min(dma.channel_mb_s, dma.path_mb_s))
 
     ranges = [(math.log(least), math.log(most)) for least, most in BOUNDS.values()]
-    found = differential_evolution(lambda logs: loss(at(logs)), ranges, seed=1, tol=1e-8, popsize=20)
-    return at(found.x)
+    best = differential_evolution(lambda logs: loss(at(logs)), ranges, seed=1, tol=1e-8, popsize=20)
+    return at(best.x)
 
 
 def posted_ratios(throughput: Mapping[str, Any]) -> dict[Key, float]:

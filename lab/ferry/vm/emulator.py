@@ -182,8 +182,8 @@ def _configure(package: Base, version: str) -> None:
 
 def _progress(line: str) -> str | None:
     """For on_line: how many of how many steps, and the file at hand."""
-    found = _STEP.match(line.rstrip())
-    return f"{found[1]} {found[2]}" if found else None
+    step = _STEP.match(line.rstrip())
+    return f"{step[1]} {step[2]}" if step else None
 
 
 def _check_device() -> None:

@@ -55,8 +55,8 @@ def with_parents(entries: Iterable[Entry]) -> list[Entry]:
 
 def modules(installed: Path) -> dict[str, Path]:
     """What make modules_install left in a folder, by path in the guest."""
-    found = (path for path in (installed / "lib/modules").rglob("*") if path.is_file())
-    return {str(path.relative_to(installed)): path for path in found}
+    paths = (installed / "lib/modules").rglob("*")
+    return {str(path.relative_to(installed)): path for path in paths if path.is_file()}
 
 
 def root(init: str, programs: Mapping[str, Path]) -> bytes:

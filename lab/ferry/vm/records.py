@@ -33,8 +33,8 @@ def every(said: str, kind: str) -> list[Record]:
 
 def of(said: str, kind: str) -> Record:
     """The one record of a kind. Raises FerryError if there is none, or several."""
-    found = every(said, kind)
-    if len(found) != 1:
+    matching = every(said, kind)
+    if len(matching) != 1:
         tail = quoted(line[:TAIL_LETTERS] for line in said.splitlines()[-TAIL_LINES:])
-        raise FerryError(f"{len(found)} records '{kind}' instead of one; what was said ends with:{tail}")
-    return found[0]
+        raise FerryError(f"{len(matching)} records '{kind}' instead of one; what was said ends with:{tail}")
+    return matching[0]

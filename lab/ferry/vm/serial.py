@@ -116,7 +116,10 @@ class Guest:
         boots = _BOOT.split(self._log())
         pairs = zip(boots[1::2], boots[2::2], strict=True)
         return [
-            found for release, log in pairs if release.endswith(suffix) for found in console.findings(log)
+            complaint
+            for release, log in pairs
+            if release.endswith(suffix)
+            for complaint in console.findings(log)
         ]
 
     def _tell(self, command: str) -> None:
@@ -135,9 +138,9 @@ class Guest:
         with selectors.DefaultSelector() as selector:
             selector.register(self._child.stdout, selectors.EVENT_READ)
             while True:
-                if found := mark.search(self._heard):
-                    before, self._heard = self._heard[: found.start()], self._heard[found.end() :]
-                    return records.of(found[1], kind), before
+                if record := mark.search(self._heard):
+                    before, self._heard = self._heard[: record.start()], self._heard[record.end() :]
+                    return records.of(record[1], kind), before
                 if not selector.select(max(0.0, until - time.monotonic())):
                     raise self._lost("said nothing of its end", timeout_s)
                 data = self._child.stdout.read()

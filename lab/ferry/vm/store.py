@@ -24,8 +24,8 @@ def folder() -> Path:
 def load(name: str) -> dict[str, Any] | None:
     """A record by its name: its title, where it comes from, and what the guest said. None if it is lost."""
     text = files.read(folder() / f"{name}.json")
-    found: dict[str, Any] | None = json.loads(text) if text else None
-    return found
+    record: dict[str, Any] | None = json.loads(text) if text else None
+    return record
 
 
 @dataclass(frozen=True)
