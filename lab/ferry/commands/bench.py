@@ -33,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_number(parser, "rounds", plan.rounds, "boots of each kernel in turns, each with so many runs")
     _add_how(parser, plan)
     options.add_json(parser)
-    options.add_anew(parser)
+    options.add_store(parser)
     options.examples(
         parser,
         "bench --folio 2M --engine vanilla,mtcopy --runs 5 --json -",
@@ -102,8 +102,16 @@ def run(args: argparse.Namespace) -> int:
     )
     plan = options.plan(migbench.Plan, args, extra=extra, ferry=args.kernel)
     plan.check(computer)
+    if args.twice and not computer.icount:
+        raise UsageError(
+            f"--twice is for virtual time: that of machine {computer.name} is never the same twice"
+        )
     output = report.output(args)
-    measured, kernels = migbench.measure(plan, computer, kvm=args.kvm, store=provenance.store(args.anew))
+    measured, kernels = options.measured(
+        args,
+        lambda store: migbench.measure(plan, computer, kvm=args.kvm, store=store),
+        lambda result: [row.as_json() for row in result[0]],
+    )
     name = f"{computer.name}, folios one by one" if args.one_by_one else computer.name
     order = f", {args.order} order" if args.order != "up" else ""
     how = f"{plan.call}{order}{', threads apart' * args.apart}{', fragmented target' * args.fragmented}"

@@ -2,6 +2,7 @@
 """count instructions per moved folio of every caller, vanilla against Ferry: nothing may be dearer"""
 
 import argparse
+from typing import Any
 
 from ferry.bench import cost
 from ferry.commands import options
@@ -13,17 +14,18 @@ from ferry.vm import machine
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_flag(parser, "unbatched", "of Ferry's kernel with its batching compiled out")
     options.add_json(parser)
-    options.add_anew(parser)
+    options.add_store(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """1 if a limit is exceeded, or a case cannot be counted."""
     output = report.output(args)
-    store = provenance.store(args.anew)
+    what: dict[str, Any] = {}
     if args.unbatched:
-        counted, kernels = cost.measure(cost.UNBATCHED_CASES, cost.UNBATCHED_LIMITS, "unbatched", store)
-    else:
-        counted, kernels = cost.measure(store=store)
+        what = {"cases": cost.UNBATCHED_CASES, "limits": cost.UNBATCHED_LIMITS, "ferry": "unbatched"}
+    counted, kernels = options.measured(
+        args, lambda store: cost.measure(**what, store=store), lambda result: result[0]["costs"]
+    )
     origin = provenance.of_vms(machine.get(cost.MACHINE), kernels)
     title = "Instructions per moved folio (icount)"
     lost = [(*failure.values(),) for failure in counted["failures"]]

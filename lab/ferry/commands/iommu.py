@@ -8,7 +8,7 @@ from ferry import paths
 from ferry.bench import iommu
 from ferry.commands import options
 from ferry.errors import UsageError
-from ferry.results import present, provenance, report
+from ferry.results import compare, present, provenance, report
 from ferry.results.compare import Json
 from ferry.results.grid import Grid
 from ferry.vm import machine
@@ -26,15 +26,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_flag(only, "no-smp", "leave out the runs with four CPUs")
     options.add_flag(only, "dma-api", "only what the DMA API leaves behind")
     options.add_json(parser, "out/iommu.json")
-    options.add_anew(parser)
+    options.add_store(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """1 if a limit is exceeded."""
     if not 1 <= args.iova <= 16384:
         raise UsageError(f"{args.iova} GiB: choose 1 to 16384")
+    if args.twice and args.dma_api:
+        raise UsageError("--twice is for what is counted: leave out --dma-api")
     output = report.output(args, paths.OUT / "iommu.json")
     result = iommu.measure(args.iova, not args.no_smp, not args.dma_api, provenance.store(args.anew))
+    if args.twice:
+        compare.must_be_same(result["costs"], iommu.measure(args.iova, smp=False)["costs"])
     used = [machine.get(name) for name in ("iommu", "iommu-smp")]
     origins = {computer.name: provenance.of_vms(computer, iommu.FLAVOURS) for computer in used}
     passed = iommu.passed(result)

@@ -2,13 +2,17 @@
 """Arguments that several commands have. Each is said here once, so that it means the same in all of them."""
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import fields
 from typing import Any, TypeVar
 
 from ferry.kernel import kbuild
+from ferry.progress import note
+from ferry.results import compare, provenance
+from ferry.results.compare import Json
 from ferry.server import profile
 from ferry.vm import machine
+from ferry.vm.store import Store
 
 # What a command needs of PyPI: lists of packages in lab/. Where it says that this is nothing, as what builds
 # kernels and packages does, no environment is made.
@@ -17,6 +21,7 @@ DEVELOPS = (*RUNS, "requirements-dev.txt")
 
 PROFILE = "zen3"
 Plan = TypeVar("Plan")
+Result = TypeVar("Result")
 
 
 def plan(kind: type[Plan], args: argparse.Namespace, **others: Any) -> Plan:
@@ -110,6 +115,19 @@ def add_json(parser: argparse.ArgumentParser, default: str = "") -> None:
     )
 
 
-def add_anew(parser: argparse.ArgumentParser) -> None:
-    """--anew of every command that keeps records."""
+def add_store(parser: argparse.ArgumentParser) -> None:
+    """--anew and --twice of every command that keeps records."""
     add_flag(parser, "anew", "measure again what was measured before and has not changed")
+    add_flag(parser, "twice", "measure twice what has virtual time; fail unless it is the same")
+
+
+def measured(
+    args: argparse.Namespace, measure: Callable[[Store | None], Result], cells: Callable[[Result], list[Json]]
+) -> Result:
+    """What is measured, of which the store may have a part; with --twice all of it once more, and the cells
+    of both have to be the same."""
+    result = measure(provenance.store(args.anew))
+    if args.twice:
+        compare.must_be_same(cells(result), cells(measure(None)))
+        note("two runs the same")
+    return result

@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_one_by_one(parser)
     parser.add_argument("--plot", metavar="FILE", help="draw the steps to FILE, a PNG")
     options.add_json(parser)
-    options.add_anew(parser)
+    options.add_store(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -40,7 +40,9 @@ def run(args: argparse.Namespace) -> int:
     place = Path(args.plot) if args.plot else None
     if place:
         report.check_writable(place)
-    profiles, kernels = steps.measure(plan, provenance.store(args.anew))
+    profiles, kernels = options.measured(
+        args, lambda store: steps.measure(plan, store), lambda result: result[0]
+    )
     result = {"provenance": provenance.of_vms(plan.machine, kernels), **as_json(plan, profiles)}
     if place:
         files.write_bytes(place, picture.picture(result) or b"")

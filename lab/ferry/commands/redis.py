@@ -16,7 +16,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_list(parser, "folio", clients.FOLIOS, clients.FOLIOS)
     options.add_list(parser, "engine", clients.ENGINES, clients.ENGINES)
     options.add_json(parser, "out/redis.json, or redis-NAME for another profile, -part for fewer")
-    options.add_anew(parser)
+    options.add_store(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -29,7 +29,9 @@ def run(args: argparse.Namespace) -> int:
     output = report.output(args, paths.OUT / f"redis{part}.json")
     plan = clients.Plan()
     computer = server.as_machine()
-    measured, kernels = clients.measure(plan, computer, cells, provenance.store(args.anew))
+    measured, kernels = options.measured(
+        args, lambda store: clients.measure(plan, computer, cells, store), lambda result: result[0]
+    )
     what = f"moved {2 * plan.trips} times: {plan.requests:,} requests, virtual time"
     output.tell(
         {

@@ -10,7 +10,7 @@ from typing import Any
 from ferry import paths
 from ferry.bench.cell import Cell
 from ferry.commands import options
-from ferry.errors import FerryError, UsageError
+from ferry.errors import UsageError
 from ferry.progress import elapsed, note
 from ferry.results import compare, page, present, provenance, report
 from ferry.server import profile
@@ -19,7 +19,6 @@ from ferry.vm.machine import Machine
 from ferry.vm.store import Store
 
 ALL = "all"
-MOST_SHOWN = 20
 MOST_STATES = 32
 
 
@@ -33,11 +32,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--states", type=int, default=1, metavar="N",
         help="measure each cell N times, on machines that begin otherwise, and show the range",
     )  # fmt: skip
-    options.add_flag(parser, "twice", "measure twice what has virtual time; fail unless it is the same")
     options.add_flag(parser, "here", "measure this machine itself, which runs a Ferry kernel; no VM")
     options.add_one_by_one(parser)
     options.add_json(parser)
-    options.add_anew(parser)
+    options.add_store(parser)
     options.examples(
         parser,
         "table v5-throughput --quick --twice   # a part of it; not one digit may differ",
@@ -100,7 +98,7 @@ def _run_table(
     begin = time.monotonic()
     result = _measure(table, server, args, provenance.store(args.anew))
     if twice:
-        _compare(result, _measure(table, server, args, None))
+        compare.must_be_same(result["cells"], _measure(table, server, args, None)["cells"])
     note(f"{table.name}: {elapsed(time.monotonic() - begin)}" + (", two runs the same" * twice))
     report.write_json(place(result), result)
     report.Output(args.json).show(result)
@@ -110,20 +108,6 @@ def _run_table(
     for lacking in result["missing"]:
         note(f"not measured: {lacking}")
     return result
-
-
-def _compare(first: dict[str, Any], second: dict[str, Any]) -> None:
-    """Raise FerryError, naming what differs, unless two results have the same figures."""
-    differ = compare.differences(first["cells"], second["cells"])
-    if differ:
-        lines = [
-            f"{difference.cell}: {difference.figure} {difference.a} and {difference.b}"
-            for difference in differ
-        ]
-        shown = "".join(f"\n  {line}" for line in lines[:MOST_SHOWN])
-        raise FerryError(
-            f"two runs differ in {len(differ)} figures: something in the VM depends on the host{shown}"
-        )
 
 
 def _about(table: experiments.Table, server: profile.Profile, args: argparse.Namespace) -> dict[str, Any]:

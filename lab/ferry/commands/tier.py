@@ -18,7 +18,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_list(parser, "application", tier.APPLICATIONS, tier.APPLICATIONS)
     options.add_list(parser, "engine", tier.ENGINES, tier.ENGINES)
     options.add_json(parser, "out/tier.json, or tier-part for fewer")
-    options.add_anew(parser)
+    options.add_store(parser)
     parser.description = f"{__doc__}. {tier.DISTANCE}"
     options.examples(
         parser,
@@ -36,7 +36,9 @@ def run(args: argparse.Namespace) -> int:
     server = profile.load(SERVER)
     computer = server.as_machine()
     cells = tier.cells(tier.Plan(), args.applications, args.engines)
-    measured, kernels = tier.measure(computer, cells, provenance.store(args.anew))
+    measured, kernels = options.measured(
+        args, lambda store: tier.measure(computer, cells, store), lambda result: result[0]
+    )
     output.tell(
         {
             "provenance": provenance.of_vms(computer, kernels),

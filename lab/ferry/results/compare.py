@@ -5,7 +5,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ferry.errors import FerryError
+
 Json = dict[str, Any]
+MOST_SHOWN = 20  # of what differs between two runs
 
 # Where results keep what was measured, a cell each.
 LISTS = ("cells", "runs", "profiles", "costs", "classes", "tests", "steps")
@@ -92,6 +95,17 @@ def differences(first: Sequence[Json], second: Sequence[Json]) -> list[Differenc
                 if before.get(key) != after.get(key)
             ]
     return differing
+
+
+def must_be_same(first: Sequence[Json], second: Sequence[Json]) -> None:
+    """Raise FerryError, naming what differs, unless the cells of two runs have the same figures."""
+    lines = [f"{each.cell}: {each.figure} {each.a} and {each.b}" for each in differences(first, second)]
+    lines += [f"{cell}: in one run alone" for cell in (*only(first, second), *only(second, first))]
+    if lines:
+        shown = "".join(f"\n  {line}" for line in lines[:MOST_SHOWN])
+        raise FerryError(
+            f"two runs differ in {len(lines)} figures: something in the VM depends on the host{shown}"
+        )
 
 
 def only(first: Sequence[Json], second: Sequence[Json]) -> list[str]:
