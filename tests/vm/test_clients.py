@@ -15,7 +15,7 @@ def test_a_server_that_moves_serves_its_clients() -> None:
     """measure() fails if a byte has changed or something was left behind."""
     cells = [clients.Cell("4K", "vanilla"), clients.Cell("4K", "dcbm")]
     found, kernels = clients.measure(PLAN, profile.load("zen3").as_machine(), cells)
-    assert [clients.Cell(**each["cell"]) for each in found] == cells
+    assert [clients.Cell(row["folio"], row["engine"]) for row in found] == cells
     assert kernels.keys() == {"vanilla", "ferry"}
-    assert all(move["requests"] > 0 for each in found for move in each["moves"])
-    assert all(each["still"]["per_second"] > each["moved"]["per_second"] for each in found)
+    assert all(move["requests"] > 0 for row in found for move in row["moves"])
+    assert all(row["still"]["per_second"] > row["moved"]["per_second"] for row in found)

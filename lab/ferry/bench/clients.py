@@ -129,6 +129,6 @@ def parse(said: str, cell: Cell, plan: Plan) -> Record:
     lost_s = plan.requests * (1 / moved["per_second"] - 1 / still["per_second"]) / len(moves)
     return {
         **asdict(cell),
-        **{"cell": asdict(cell), "huge_bytes": huge << 10, "still": still, "moved": moved, "moves": moves},
+        **{"huge_bytes": huge << 10, "still": still, "moved": moved, "moves": moves},
         "lost_ms_per_move": lost_s * 1e3,
     }

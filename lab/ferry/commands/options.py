@@ -62,12 +62,10 @@ def add_flag(parser: argparse._ActionsContainer, name: str, what: str) -> None:
     parser.add_argument(f"--{name}", action="store_true", help=what)
 
 
-def add_number(
-    parser: argparse.ArgumentParser, name: str, default: int, what: str, metavar: str = "N"
-) -> None:
+def add_number(parser: argparse.ArgumentParser, name: str, default: int, what: str) -> None:
     """A whole number."""
     told = f"{what} (default: {default})"
-    parser.add_argument(f"--{name}", type=int, default=default, metavar=metavar, help=told)
+    parser.add_argument(f"--{name}", type=int, default=default, metavar="N", help=told)
 
 
 def add_bytes(parser: argparse.ArgumentParser, default: str, what: str) -> None:

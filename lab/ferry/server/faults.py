@@ -52,10 +52,10 @@ class Running:
     path: Path
 
 
-def running(folder: Path | None = None) -> list[Running]:
+def running() -> list[Running]:
     """The emulated servers that run now, of this checkout. One that was killed has left its socket only."""
     servers = []
-    for path in sorted((folder or paths.BUILD).glob(f"{qemu.FOLDER_PREFIX}*/{qemu.CONTROL}")):
+    for path in sorted(paths.BUILD.glob(f"{qemu.FOLDER_PREFIX}*/{qemu.CONTROL}")):
         try:
             with socket.socket(socket.AF_UNIX) as test:
                 test.connect(str(path))

@@ -8,6 +8,7 @@ from typing import Self
 from ferry.errors import FerryError, UsageError, choose
 from ferry.vm import emulator
 
+MEMINFO = Path("/proc/meminfo")
 # Left to the host beside a guest's memory.
 HOST_RESERVE_MIB = 1024
 LEAST_NODE_MIB = 512
@@ -168,12 +169,12 @@ MACHINES = {
 }
 
 
-def available_mib(meminfo: Path = Path("/proc/meminfo")) -> int:
+def available_mib() -> int:
     """How much memory the host can give without swapping."""
-    for line in meminfo.read_text().splitlines():
+    for line in MEMINFO.read_text().splitlines():
         if line.startswith("MemAvailable:"):
             return int(line.split()[1]) // 1024
-    raise FerryError(f"{meminfo} has no MemAvailable: is this Linux?")
+    raise FerryError(f"{MEMINFO} has no MemAvailable: is this Linux?")
 
 
 def get(name: str, cpus: int | None = None) -> Machine:
