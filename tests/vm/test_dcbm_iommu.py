@@ -5,10 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from ferry.bench import migbench
-from ferry.kernel import kbuild
 from ferry.server import profile
-from ferry.vm import emulator, machine, qemu, records
+from ferry.vm import emulator, machine, records
+from tests import guest
 
 pytestmark = pytest.mark.vm
 
@@ -48,8 +47,7 @@ def _move(
         f"{then}"
         "record counted moved: $folios failed: $failed kept: $kept descriptors: $submitted gone: ${gone:-0}\n"
     )
-    job = qemu.Job(script, 300.0, programs={"bin/migbench": migbench.build_migbench()})
-    said = qemu.run(kbuild.build(flavour), where, job).said
+    said = guest.says(script, where, flavour=flavour)
     return records.of(said, "migbench")["found"], records.of(said, "counted")
 
 

@@ -6,17 +6,15 @@ docs/clients.txt keeps what they have said once.
 
 import json
 import re
-import shlex
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from ferry import packages, paths
-from ferry.kernel import kbuild
 from ferry.suites import kselftest
-from ferry.vm import emulator, machine, qemu
-from tests import dpdk
+from ferry.vm import emulator, machine
+from tests import dpdk, guest
 
 pytestmark = pytest.mark.vm
 
@@ -75,8 +73,8 @@ def _accel_config(script: str, kernel: str = "vanilla") -> dict[str, str]:
     packages.ensure(["accel-config"])
     device = ("-machine", "q35", "-device", f"{emulator.DSA},id=dsa0,addr={dpdk.SLOT:#x}")
     there = replace(machine.get("smp"), program=tuple(emulator.command()), devices=device)
-    job = qemu.Job(f"modprobe idxd || fail 'no idxd'\n{script}", 180.0, host_root=True)
-    return kselftest.outputs(qemu.run(kbuild.build(kernel), there, job).said)
+    script = f"modprobe idxd || fail 'no idxd'\n{script}"
+    return kselftest.outputs(guest.says(script, there, flavour=kernel, limit_s=180.0, host_root=True))
 
 
 def _queues(listed: str) -> list[dict[str, Any]]:
@@ -102,8 +100,7 @@ def test_dcbm_copies_by_a_queue_of_accel_config() -> None:
     """In a group without an engine it is refused; mended, it serves dcbm, is disabled, and loaded again."""
     queue = next(line for line in CONFIGURE.splitlines() if "config-wq" in line)
     script = ANEW.replace("@QUEUE@", queue).replace("@CONFIGURE@", " &&\n".join(CONFIGURE.splitlines()))
-    ctl = shlex.quote(str(paths.ROOT / "tools/ferryctl/ferryctl.py"))
-    said = _accel_config(script.replace("@CTL@", ctl) + LOOK, "ferry")
+    said = _accel_config(guest.with_paths(script) + LOOK, "ferry")
     assert "dsa0: Invalid group config: engine misconfigured" in said["refused"]
     assert "(idxd): 1 channels, 1 in use: works" in said["engines"]
     assert int(said["moved"]) > 32 << 20

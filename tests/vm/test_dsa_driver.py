@@ -6,11 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from ferry.bench import migbench
-from ferry.kernel import kbuild
 from ferry.server import profile
 from ferry.suites import kselftest
-from ferry.vm import emulator, machine, qemu, records
+from ferry.vm import emulator, machine, records
+from tests import guest
 
 pytestmark = pytest.mark.vm
 
@@ -42,8 +41,7 @@ def _server(*devices: str, iommu: bool = False) -> machine.Machine:
 
 
 def _say(flavour: str, where: machine.Machine, script: str) -> str:
-    job = qemu.Job(script, 400.0, programs={"bin/migbench": migbench.build_migbench()})
-    return qemu.run(kbuild.build(flavour), where, job).said
+    return guest.says(script, where, flavour=flavour, limit_s=400.0)
 
 
 def _run(more: str = "", iommu: bool = False, length: int = 65536, iterations: int = 20) -> tuple[str, str]:

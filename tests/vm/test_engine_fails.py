@@ -7,14 +7,12 @@ docs/engine-fails.txt keeps what one run has said.
 
 import json
 import re
-import shlex
 from typing import Any
 
 import pytest
 
-from ferry import paths
-from ferry.kernel import kbuild
-from ferry.vm import machine, qemu, records
+from ferry.vm import records
+from tests import guest
 
 pytestmark = pytest.mark.vm
 
@@ -99,10 +97,8 @@ record said of verified text "$(cat /tmp/verified)" code: 0
 @pytest.fixture(scope="module")
 def said() -> dict[str, dict[str, Any]]:
     """One boot: what each command printed, and its exit status."""
-    script = SCRIPT.replace("@CTL@", shlex.quote(str(paths.ROOT / "tools/ferryctl/ferryctl.py")))
-    job = qemu.Job(script, 600.0, host_root=True)
-    found = qemu.run(kbuild.build("ferry"), machine.get("smp"), job).said
-    return {each["of"]: each for each in records.every(found, "said")}
+    found = guest.says(guest.with_paths(SCRIPT), limit_s=600.0, host_root=True)
+    return {record["of"]: record for record in records.every(found, "said")}
 
 
 def _metric(said: dict[str, dict[str, Any]], moment: str, name: str) -> int:

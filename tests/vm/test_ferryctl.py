@@ -2,15 +2,12 @@
 """ferryctl on a kernel with Ferry, and on one without."""
 
 import json
-import shlex
 from typing import Any
 
 import pytest
 
-from ferry import paths
 from ferry.bench import migbench
-from ferry.kernel import kbuild
-from ferry.vm import machine, qemu, records
+from tests import guest
 
 pytestmark = pytest.mark.vm
 
@@ -89,17 +86,13 @@ done
 
 def _run(flavour: str, script: str) -> dict[str, str]:
     """What each record says."""
-    for name, path in (("@CTL@", "tools/ferryctl/ferryctl.py"), ("@MIGBENCH@", "bench/migbench")):
-        script = script.replace(name, shlex.quote(str(paths.ROOT / path)))
-    job = qemu.Job(script, 300.0, host_root=True)
-    said = qemu.run(kbuild.build(flavour), machine.get("smp"), job).said
-    return {each["of"]: each["text"] for each in records.every(said, "said")}
+    script = guest.with_paths(script, MIGBENCH=migbench.build_migbench())
+    return guest.texts(guest.says(script, flavour=flavour, host_root=True))
 
 
 @pytest.fixture(scope="module")
 def said() -> dict[str, str]:
     """One boot, every command."""
-    migbench.build_migbench()
     return _run("ferry", SCRIPT)
 
 
@@ -148,7 +141,6 @@ def test_a_kernel_without_ferry_is_said() -> None:
 @pytest.fixture(scope="module")
 def tuned() -> dict[str, str]:
     """One boot of tune."""
-    migbench.build_migbench()
     return _run("ferry", TUNE)
 
 

@@ -10,6 +10,7 @@ from ferry.bench.cell import Cell, Measured
 from ferry.kernel import kbuild
 from ferry.tables import here
 from ferry.vm import machine, qemu, records
+from tests import guest
 
 pytestmark = pytest.mark.vm
 
@@ -47,12 +48,12 @@ say() {
 RUN = "mkdir /ferry/work; WORK=/ferry/work sh /ferry/here.sh"
 
 
-def _boot(folder: Path, flavour: str, script: str, body: str) -> str:
+def _boot(folder: Path, script: str, body: str) -> str:
     """What a script records, in a guest that has here's job with a body as /ferry/here.sh."""
     (folder / "here.sh").write_text(here.job(body))
     programs = {"ferry/here.sh": folder / "here.sh", "bin/migbench": migbench.build_migbench()}
     job = qemu.Job(f"{SAY}{script}", 240.0, programs=programs)
-    return qemu.run(kbuild.build(flavour), machine.get("icount"), job).said
+    return qemu.run(kbuild.build("ferry"), machine.get("icount"), job).said
 
 
 def _measured(said: str) -> list[Measured]:
@@ -69,7 +70,7 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> str:
     """A machine with cpu active and everything set, measured, the engine before the vanilla cells."""
     body = cell.script(sorted(enumerate(CELLS), key=lambda each: cell.key(each[1])))
     folder = tmp_path_factory.mktemp("here")
-    return _boot(folder, "ferry", f"{USED}\nsay before\n{RUN}\nsay after", body)
+    return _boot(folder, f"{USED}\nsay before\n{RUN}\nsay after", body)
 
 
 def test_none_is_that_of_a_fresh_machine(said: str, tmp_path: Path) -> None:
@@ -77,9 +78,7 @@ def test_none_is_that_of_a_fresh_machine(said: str, tmp_path: Path) -> None:
     ours = {measurement.cell: measurement for measurement in _measured(said)}
     assert len(ours) == len(CELLS)
     vanilla = [(i, candidate) for i, candidate in enumerate(CELLS) if candidate.engine == "vanilla"]
-    programs = {"bin/migbench": migbench.build_migbench()}
-    job = qemu.Job(cell.script(vanilla), 240.0, programs=programs)
-    theirs = _measured(qemu.run(kbuild.build("ferry"), machine.get("icount"), job).said)
+    theirs = _measured(guest.says(cell.script(vanilla), machine.get("icount"), limit_s=240.0))
     for measurement in theirs:
         assert ours[measurement.cell].row.gbps == pytest.approx(measurement.row.gbps, rel=0.01)
     one, cpu = CELLS[:2]
@@ -105,15 +104,13 @@ def test_all_is_put_back_after_a_signal(tmp_path: Path, signal: str) -> None:
     start = "mkdir /ferry/work; WORK=/ferry/work setsid sh /ferry/here.sh &"
     wait = "while [ ! -e /ferry/middle ]; do sleep 0.1; done"
     end = f"kill -{signal} -$!; wait"
-    found = _boot(
-        tmp_path, "ferry", f"{USED}\nsay before\n{start}\n{wait}\nsay middle\n{end}\nsay after", long
-    )
+    found = _boot(tmp_path, f"{USED}\nsay before\n{start}\n{wait}\nsay middle\n{end}\nsay after", long)
     assert "active dcbm" in _settings(found, "middle")
     assert _settings(found, "after") == _settings(found, "before")
 
 
 def test_free_channels_are_counted_and_left_free(tmp_path: Path) -> None:
     script = f"modprobe softdma channels=4\nsay before\n{RUN}\nsay after"
-    found = _boot(tmp_path, "ferry", script, "count_dma")
+    found = _boot(tmp_path, script, "count_dma")
     assert records.of(found, "channels")["free"] == 4
     assert _settings(found, "after") == _settings(found, "before")

@@ -7,11 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from ferry.bench import migbench
-from ferry.kernel import kbuild
 from ferry.server import profile
 from ferry.suites import kselftest
-from ferry.vm import emulator, machine, qemu, records
+from ferry.vm import emulator, machine, records
+from tests import guest
 
 pytestmark = pytest.mark.vm
 
@@ -42,8 +41,7 @@ def _dmatest(flavour: str, where: machine.Machine, more: str, iterations: int) -
         "dmesg | output log\n"
         "rmmod dmatest && rmmod ioatdma || fail 'the driver does not go'\n"
     )
-    said = qemu.run(kbuild.build(flavour), where, qemu.Job(script, 180.0)).said
-    return kselftest.outputs(said)["log"]
+    return kselftest.outputs(guest.says(script, where, flavour=flavour, limit_s=180.0))["log"]
 
 
 def _summaries(log: str) -> list[tuple[int, int]]:
@@ -102,8 +100,7 @@ def test_dcbm_moves_by_channels_that_fail(iommu: bool) -> None:
         "kept: $(cat quarantined_bytes)\n"
         "echo none >$OFFLOAD/active; rmmod dcbm && rmmod ioatdma || fail 'the driver does not go'\n"
     )
-    job = qemu.Job(script, 300.0, programs={"bin/migbench": migbench.build_migbench()})
-    said = qemu.run(kbuild.build("ferry"), _server(*FAULTS, iommu=iommu), job).said
+    said = guest.says(script, _server(*FAULTS, iommu=iommu))
     found, counted = records.of(said, "migbench")["found"], records.of(said, "counted")
     log = kselftest.outputs(said)["log"]
     assert found["passed"]

@@ -3,10 +3,9 @@
 
 import pytest
 
-from ferry.bench import migbench
-from ferry.kernel import kbuild
 from ferry.server import profile
-from ferry.vm import qemu, records
+from ferry.vm import records
+from tests import guest
 
 pytestmark = pytest.mark.vm
 
@@ -23,8 +22,7 @@ def test_who_waits_ends_copies_by_looking(server: str, channels: int, interrupt:
         "cd $OFFLOAD/migrators/dcbm\n"
         "record counted interrupts: $interrupts moved: $(cat bytes) overdue: $(cat overdue)\n"
     )
-    job = qemu.Job(script, 300.0, programs={"bin/migbench": migbench.build_migbench()})
-    said = qemu.run(kbuild.build("ferry"), profile.load(server).as_machine(), job).said
+    said = guest.says(script, profile.load(server).as_machine())
     counted = records.of(said, "counted")
     assert records.of(said, "migbench")["found"]["passed"]
     assert counted["overdue"] == 0

@@ -2,7 +2,6 @@
 """The template of a migrator: it builds out of tree, is clean, and copies what it is given."""
 
 import os
-import shlex
 import shutil
 import subprocess
 from pathlib import Path
@@ -13,7 +12,8 @@ from ferry import packages, paths, proc
 from ferry.bench import migbench
 from ferry.bench.sizes import parse_size
 from ferry.kernel import kbuild
-from ferry.vm import machine, qemu, records
+from ferry.vm import records
+from tests import guest
 
 pytestmark = pytest.mark.vm
 
@@ -101,10 +101,8 @@ def test_checkpatch_is_content(name: str) -> None:
 @pytest.fixture(scope="module")
 def said(built: Path) -> str:
     """One boot."""
-    script = SCRIPT.replace("@MODULE@", shlex.quote(str(built / "my_migrator.ko")))
-    script = script.replace("@MIGBENCH@", shlex.quote(str(migbench.build_migbench())))
-    job = qemu.Job(script, 300.0, host_root=True)
-    return qemu.run(kbuild.build("ferry"), machine.get("smp"), job).said
+    script = guest.with_paths(SCRIPT, MODULE=built / "my_migrator.ko", MIGBENCH=migbench.build_migbench())
+    return guest.says(script, host_root=True)
 
 
 def _moved(said: str, name: str) -> tuple[int, int, int]:

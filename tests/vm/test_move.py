@@ -10,6 +10,7 @@ from ferry.bench.sizes import parse_size
 from ferry.errors import FerryError
 from ferry.kernel import kbuild
 from ferry.vm import machine, qemu, records
+from tests import guest
 
 pytestmark = pytest.mark.vm
 
@@ -50,8 +51,7 @@ def test_a_page_of_1g_is_copied_by_the_engine_while_it_is_mapped(engine: str, lo
         "bench page --memory hugetlb --folio 1G --bytes 1G --runs 1\n"
         f"record counted by_engine: $(cat $OFFLOAD/stats/folios) mapped: $(cat {pages}/migrate_mapped)\n"
     )
-    job = qemu.Job(script, 300.0, programs=migbench.programs())
-    said = qemu.run(kbuild.build("ferry"), replace(machine.get("smp"), node_mib=4096), job).said
+    said = guest.says(script, replace(machine.get("smp"), node_mib=4096))
     assert records.of(said, "migbench")["found"]["passed"]
     counted = records.of(said, "counted")
     assert counted["by_engine"] > 0

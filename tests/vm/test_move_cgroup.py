@@ -5,14 +5,11 @@ docs/cgroup-moved.txt keeps what one run has said.
 """
 
 import json
-import shlex
 from typing import Any
 
 import pytest
 
-from ferry import paths
-from ferry.kernel import kbuild
-from ferry.vm import machine, qemu, records
+from tests import guest
 
 pytestmark = pytest.mark.vm
 
@@ -86,10 +83,8 @@ kill $server
 @pytest.fixture(scope="module")
 def said() -> dict[str, str]:
     """One boot: there and back, under load."""
-    script = SCRIPT.replace("@CTL@", shlex.quote(str(paths.ROOT / "tools/ferryctl/ferryctl.py")))
-    job = qemu.Job(script.replace("@MIB@", str(MIB)), 600.0, host_root=True)
-    found = qemu.run(kbuild.build("ferry"), machine.get("smp"), job).said
-    return {each["of"]: each["text"] for each in records.every(found, "said")}
+    script = guest.with_paths(SCRIPT.replace("@MIB@", str(MIB)))
+    return guest.texts(guest.says(script, limit_s=600.0, host_root=True))
 
 
 def _json(said: dict[str, str], name: str) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from ferry.kernel import kbuild
 from ferry.server import faults, profile
 from ferry.suites import kselftest, ktap
 from ferry.vm import emulator, machine, qemu, records
+from tests import guest
 
 pytestmark = pytest.mark.vm
 
@@ -205,8 +206,7 @@ def test_driver_leaves_while_it_copies() -> None:
         "record counted moved: $(cat $OFFLOAD/stats/bytes) kept: $(cat $OFFLOAD/stats/quarantined_bytes)\n"
     )
     slow = "bandwidth=500000000"
-    job = qemu.Job(script, 300.0, programs={"bin/migbench": migbench.build_migbench()})
-    said = qemu.run(kbuild.build("ferry"), _server(slow, slow, slow, slow), job).said
+    said = guest.says(script, _server(slow, slow, slow, slow))
     assert [each["channels"] for each in records.every(said, "gone")] == [4, 4, 4]
     assert records.of(said, "migbench")["found"]["passed"]
     counted = records.of(said, "counted")
@@ -244,9 +244,7 @@ def test_faulty_channel_loses_no_byte(fault: str, counter: str, option: str) -> 
         f"bench faulty --folio 2M --bytes 64M --runs 3 {option}\n"
         f"cd $OFFLOAD/stats; record counted count: $(cat {counter}) moved: $(cat bytes)\n"
     )
-    where = _server("", fault, "", "")
-    job = qemu.Job(script, 180.0, programs={"bin/migbench": migbench.build_migbench()})
-    said = qemu.run(kbuild.build("ferry"), where, job).said
+    said = guest.says(script, _server("", fault, "", ""), limit_s=180.0)
     found, counted = records.of(said, "migbench")["found"], records.of(said, "counted")
     assert found["passed"]
     assert found["verified_bytes"] >= 3 * 64 << 20

@@ -3,8 +3,8 @@
 
 import pytest
 
-from ferry.kernel import kbuild
-from ferry.vm import machine, qemu, records
+from ferry.vm import machine, records
+from tests import guest
 
 pytestmark = pytest.mark.vm
 
@@ -34,5 +34,5 @@ record switched times: $switched
 
 
 def test_a_branch_can_be_switched_while_all_cpus_take_it() -> None:
-    result = qemu.run(kbuild.build("ferry"), machine.get("smp", 4), qemu.Job(SCRIPT, 180.0))
-    assert records.of(result.said, "switched")["times"] > 10
+    said = guest.says(SCRIPT, machine.get("smp", 4), limit_s=180.0)
+    assert records.of(said, "switched")["times"] > 10

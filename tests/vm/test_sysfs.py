@@ -3,8 +3,8 @@
 
 import pytest
 
-from ferry.kernel import kbuild
-from ferry.vm import machine, qemu, records
+from ferry.vm import records
+from tests import guest
 
 pytestmark = pytest.mark.vm
 
@@ -55,5 +55,5 @@ EXPECTED = [
 
 def test_settings_are_validated_and_the_active_module_is_pinned() -> None:
     """One boot, one script, every answer."""
-    result = qemu.run(kbuild.build("ferry"), machine.get("smp"), qemu.Job(SCRIPT, 90.0))
-    assert [each["what"] for each in records.every(result.said, "said")] == EXPECTED
+    said = guest.says(SCRIPT, limit_s=90.0)
+    assert [record["what"] for record in records.every(said, "said")] == EXPECTED
