@@ -220,15 +220,6 @@ def test_without_root_is_said_clearly(
     assert "changing active needs root: use sudo" in capsys.readouterr().err
 
 
-def test_an_engine_without_channels_is_said_clearly(
-    machine: Machine, capsys: pytest.CaptureFixture[str]
-) -> None:
-    machine.without_device.append("cpu")
-    assert run(machine, "use", "cpu") == 1
-    assert "active=cpu: it finds nothing to copy with" in capsys.readouterr().err
-    assert machine.get("active") == "none"
-
-
 def test_an_engine_that_is_gone_is_called_that(machine: Machine, capsys: pytest.CaptureFixture[str]) -> None:
     """Its module was unloaded after 'available' was read: the kernel says ENOENT, and it is no setting."""
     gone = dataclasses.replace(machine, modprobe=lambda args: 0)
