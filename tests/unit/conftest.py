@@ -16,6 +16,8 @@ from ferry.git import git
 from ferry.kernel import tree
 from ferry.kernel.base import Base
 from ferry.kernel.tree import Places
+from ferry.results import page, provenance
+from ferry.vm import machine as computer
 from tests.unit.fake_ferry import Machine, machine_in
 
 FakeProgram = Callable[[str, str], Path]
@@ -54,6 +56,17 @@ def fake_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeProgram
 def machine(tmp_path: Path) -> Machine:
     """A machine with Ferry, nothing active."""
     return machine_in(tmp_path)
+
+
+@pytest.fixture
+def no_vms(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """No kernel is there to be asked for its release, and results go into a new folder, which it returns."""
+    monkeypatch.setattr(provenance, "of_vms", lambda *_, **__: {})
+    monkeypatch.setattr(page, "write", lambda: [])
+    monkeypatch.setattr(computer, "available_mib", lambda: 1 << 20)
+    monkeypatch.setattr(paths, "OUT", tmp_path / "out")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 """A tree that looks like the sysfs of a kernel with Ferry, and refuses what the kernel refuses."""
 
 import errno
+import io
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -126,3 +127,10 @@ def machine_in(folder: Path) -> Machine:
 def run(system: System, *words: str) -> int:
     """ferryctl's exit status there."""
     return ferryctl.main(words, system)
+
+
+class Terminal(io.StringIO):
+    """Somebody who looks at a screen, or can be asked."""
+
+    def isatty(self) -> bool:
+        return True

@@ -17,7 +17,7 @@ import pytest
 import ferryctl
 from ferryctl_machine import System
 from tests.unit.conftest import FakeProgram
-from tests.unit.fake_ferry import ALL, Machine, machine_in
+from tests.unit.fake_ferry import ALL, Machine, Terminal, machine_in
 
 MEMINFO = "Node {0} MemTotal:  1048576 kB\nNode {0} MemFree:  524288 kB\n"
 # SPEED is GB/s by engine, to which each call adds a little noise; P99 is us by engine.
@@ -350,13 +350,6 @@ def test_what_is_recommended_is_written_as_use_would(machine: Machine, bench: Be
 def test_nothing_is_written_unless_told_to(machine: Machine, bench: Bench) -> None:
     assert _tune(machine, "--yes") == 0
     assert not (machine.root / "etc/ferry.conf").exists()
-
-
-class Terminal(io.StringIO):
-    """Somebody who can be asked."""
-
-    def isatty(self) -> bool:
-        return True
 
 
 @pytest.mark.parametrize(("answer", "goes_on"), [("y\n", True), ("yes\n", True), ("\n", False), ("", False)])

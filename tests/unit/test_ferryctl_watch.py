@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 """ferryctl watch: what moves, and whether the engine still takes copies, with the time of each line."""
 
-import io
 import json
 import re
 import sys
@@ -13,7 +12,7 @@ import pytest
 import ferryctl
 from ferryctl_status import status
 from ferryctl_watch import CLEAR, rates, show_screen
-from tests.unit.fake_ferry import CHANNELS, Machine, machine_in
+from tests.unit.fake_ferry import CHANNELS, Machine, Terminal, machine_in
 
 TIME = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[+-]\d{4}"
 
@@ -91,13 +90,6 @@ def test_programs_see_the_same(
     for found in lines:
         assert re.fullmatch(TIME, found["time"])
         assert (found["in_service"], found["overdue"], found["quarantined_bytes"]) == (False, 3, 2097152)
-
-
-class Terminal(io.StringIO):
-    """Somebody who looks at a screen."""
-
-    def isatty(self) -> bool:
-        return True
 
 
 def test_on_a_terminal_it_is_a_screen_that_is_drawn_again(

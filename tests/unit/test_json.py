@@ -11,14 +11,13 @@ from typing import Any
 
 import pytest
 
-from ferry import cli, paths
+from ferry import cli
 from ferry.bench import clients, cost, iommu, migbench, steps, tier
 from ferry.commands import compare as compare_command
 from ferry.commands import day as day_command
 from ferry.commands import table as table_command
-from ferry.results import page, provenance
 from ferry.suites import day, mmtests, torture
-from ferry.vm import emulator, machine
+from ferry.vm import emulator
 from ferry.vm.records import Record
 
 
@@ -60,19 +59,14 @@ MEASURE: dict[str, tuple[ModuleType, str, Any]] = {
 
 
 @pytest.fixture
-def faked(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
+def faked(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, no_vms: Path) -> list[str]:
     """A command's words, with nothing to measure and no folder but a new one."""
     place, name, fake = MEASURE[request.param]
     monkeypatch.setattr(place, name, fake)
     monkeypatch.setattr(emulator, "build", lambda: None)
-    monkeypatch.setattr(provenance, "of_vms", lambda *_, **__: {})
-    monkeypatch.setattr(page, "write", lambda: [])
     monkeypatch.setattr(day, "guest_machine", lambda _: SimpleNamespace())
-    monkeypatch.setattr(machine, "available_mib", lambda: 1 << 20)
-    monkeypatch.setattr(paths, "OUT", tmp_path / "out")
     for log in ("LOG", "JSON"):
-        monkeypatch.setattr(day_command, log, tmp_path / f"day.{log}")
-    monkeypatch.chdir(tmp_path)
+        monkeypatch.setattr(day_command, log, no_vms / f"day.{log}")
     words: list[str] = request.param.split()
     return words
 

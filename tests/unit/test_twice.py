@@ -10,12 +10,11 @@ from typing import Any
 
 import pytest
 
-from ferry import cli, paths
+from ferry import cli
 from ferry.bench import clients, cost, iommu, migbench, steps, tier
 from ferry.commands import table as table_command
 from ferry.errors import FerryError
-from ferry.results import compare, page, provenance
-from ferry.vm import machine
+from ferry.results import compare
 from tests.unit.test_json import IOMMU, TABLE
 from tests.unit.test_vm_side import row
 
@@ -51,13 +50,8 @@ COMMANDS: dict[str, tuple[ModuleType, str, Counted]] = {
 
 
 @pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., int]:
+def run(monkeypatch: pytest.MonkeyPatch, no_vms: Path) -> Callable[..., int]:
     """The exit status of a command whose runs count so much, one after the other."""
-    monkeypatch.setattr(provenance, "of_vms", lambda *_, **__: {})
-    monkeypatch.setattr(page, "write", lambda: [])
-    monkeypatch.setattr(machine, "available_mib", lambda: 1 << 20)
-    monkeypatch.setattr(paths, "OUT", tmp_path / "out")
-    monkeypatch.chdir(tmp_path)
 
     def ended(name: str, *counts: float) -> int:
         place, measure, result = COMMANDS[name]
