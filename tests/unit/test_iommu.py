@@ -112,10 +112,6 @@ def test_every_load_of_the_dma_api_is_one_of_the_module() -> None:
 
 
 def test_median_of_a_loop_counts() -> None:
-    """A run with a timer's tick more or less is not what the loop takes; fresh addresses are one pair for
-    each table of 2 MiB."""
+    """A run with a timer's tick more or less is not what the loop takes."""
     seen = iommu.parse(bench("range_4k", 13402) + bench("range_4k", 13999) + bench("range_4k", 13450))
     assert seen.insn == {"driver_range": pytest.approx(1345)}
-    job = iommu.count_script(64)
-    assert "measure range_4k 1 200 9\n" in job
-    assert "measure pass_4k 1 32768 9\n" in job

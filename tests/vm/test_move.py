@@ -30,7 +30,6 @@ def test_engine_moves_every_byte(measured: list[rows.Row], engine: str, folio_ki
     """migbench fails if a byte differs or a page is on the wrong node; here the row must be there."""
     (row,) = [row for row in measured if (row.engine, row.folio_kib) == (engine, folio_kib)]
     assert row.verified_bytes >= parse_size(SIZE) * 2
-    assert row.gbps > 0
 
 
 @pytest.mark.parametrize(
