@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0
 """Where figures come from: kernels, compiler, emulator, machine, host, date, and whose time it was."""
 
+from __future__ import annotations
+
 import gzip
 import os
 import platform
@@ -71,6 +73,7 @@ def store(anew: bool = False) -> Store:
 
 
 def everywhere() -> dict[str, str]:
+    """When it is, of which files, and on what host."""
     return {
         "commit": _commit(),
         "date": time.strftime("%Y-%m-%d %H:%M", time.gmtime()) + " UTC",
@@ -107,5 +110,5 @@ def _running() -> dict[str, str]:
 
 
 def _cpu() -> str:
-    model = re.search(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text())
-    return model[1] if model else platform.machine()
+    found = re.search(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text())
+    return found[1] if found else platform.machine()

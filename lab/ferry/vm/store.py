@@ -6,6 +6,8 @@ a digest of the kernel, the emulator, the machine, the job and its programs. Wal
 besides: what is of wall time only serves to go on.
 """
 
+from __future__ import annotations
+
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -18,14 +20,15 @@ LETTERS = 16
 
 
 def folder() -> Path:
+    """Where they are."""
     return paths.OUT / "records"
 
 
 def load(name: str) -> dict[str, Any] | None:
     """A record by its name: its title, where it comes from, and what the guest said. None if it is lost."""
     text = files.read(folder() / f"{name}.json")
-    record: dict[str, Any] | None = json.loads(text) if text else None
-    return record
+    found: dict[str, Any] | None = json.loads(text) if text else None
+    return found
 
 
 @dataclass(frozen=True)
@@ -51,5 +54,6 @@ class Store:
             (folder() / f"{name}.json").unlink(missing_ok=True)
 
     def keep(self, name: str, about: Mapping[str, str], said: str) -> None:
+        """Write a record."""
         line = json.dumps({"name": name, **about, **self.origin, "said": said})
         files.write(folder() / f"{name}.json", f"{line}\n")
