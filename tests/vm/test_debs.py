@@ -61,7 +61,8 @@ def test_debians_config_becomes_an_operators_kernel(out: Path, tmp_path: Path) -
         deb.configure(out, start, modules)
         options = config.parse((out / ".config").read_text())
         counts.append(_modules(options))
-        for name in ("MIGRATE_OFFLOAD_MTCOPY", "MIGRATE_OFFLOAD_DCBM", "AMD_PTDMA", "EXT4_FS", "IXGBE"):
+        ferry = ("MIGRATE_OFFLOAD_MTCOPY", "MIGRATE_OFFLOAD_DCBM")
+        for name in (*ferry, "AMD_PTDMA", "INTEL_IOATDMA", "INTEL_IDXD", "PLX_DMA", "EXT4_FS", "IXGBE"):
             assert options[f"CONFIG_{name}"] == "m", name
         assert options["CONFIG_MIGRATE_PTE_RUNS"] == options["CONFIG_MIGRATE_BULK"] == "y"
         tests = [name for name in options if "KUNIT" in name or name == "CONFIG_SOFTDMA"]
