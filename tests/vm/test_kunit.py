@@ -16,7 +16,7 @@ SUITES = [
     *("migrate_offload", "migrate_offload_quota", "migrate_offload_choice", "migrate_offload_eligible"),
     *("migrate_offload_registry", "migrate_offload_overdue"),
     *("migrate_runs", "migrate_ranges", "migrate_batches", "migrate_mapped"),
-    *("softdma", "dcbm", "mtcopy", "mtcopy_cpus"),
+    *("softdma", "dcbm", "mtcopy", "mtcopy_cpus", "hisi_dma"),
 ]
 # tests/vm/test_iommu.py looks at it.
 ELSEWHERE = "intel_iommu_empty_tables"
