@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""KUnit, kselftests, and dcbm on PTDMA, on the base that is not the default one: one boot of one kernel."""
+"""KUnit, kselftests, and dcbm on PTDMA, I/OAT and DSA, on the base that is not the default one: one kernel."""
 
 from dataclasses import replace
 
@@ -9,7 +9,7 @@ from ferry.bench import migbench
 from ferry.kernel import kbuild, tree
 from ferry.server import profile
 from ferry.suites import kselftest, ktap
-from ferry.vm import machine, records
+from ferry.vm import emulator, machine, qemu, records
 from tests.vm import test_ptdma_driver
 
 pytestmark = pytest.mark.vm
@@ -20,7 +20,7 @@ SUITES = [
     *("migrate_offload", "migrate_offload_quota", "migrate_offload_choice", "migrate_offload_eligible"),
     *("migrate_offload_registry", "migrate_offload_overdue"),
     *("migrate_runs", "migrate_ranges", "migrate_batches", "migrate_mapped"),
-    *("softdma", "dcbm", "mtcopy", "mtcopy_cpus", "ptdma"),
+    *("softdma", "dcbm", "mtcopy", "mtcopy_cpus", "ptdma", "hisi_dma"),
 ]
 # This kernel has nothing that is told of changes to page tables: the debug kernel of 6.12 has.
 SKIPPED = {"migrate_mapped": ["order 4", "order 9", "secondary_mmus_hear_of_it"]}
@@ -30,6 +30,9 @@ FAULTY = test_ptdma_driver.SLOTS | {
 }
 CHANNELS = 4
 FOLIOS = ("4K", "64K", "2M")
+# A device of I/OAT has as many.
+FUNCTIONS = 8
+DRIVERS = {"ioat": "ioatdma", "dsa": "idxd"}
 BYTES = 32 << 20
 PROGRAMS = [
     *("data", "memory", "move_calls", "mbind_calls"),
@@ -116,3 +119,23 @@ def test_dcbm_moves_by_ptdma(boot: tuple[str, dict[str, list[ktap.Case]]], folio
     assert found["verified_bytes"] >= 2 * BYTES
     assert engine["bytes"] >= 2 * BYTES * 9 // 10
     assert engine["errors"] == 0
+
+
+@pytest.mark.parametrize("engine", ["ioat", "dsa"])
+def test_dcbm_moves_by_an_engine_that_fails(engine: str) -> None:
+    """It takes channels of a driver that reports errors, so the CPU copies what they have not."""
+    devices = profile.ENGINES[engine](*["error-at=5,error-every=7"] * FUNCTIONS)
+    where = replace(machine.get("smp"), program=tuple(emulator.command()), devices=devices)
+    script = (
+        f"use_dma {FUNCTIONS} 32; cd $OFFLOAD; echo 60000 >deadline_ms; echo 1 >engine_always\n"
+        f"bench failing --folio 2M --bytes {BYTES} --runs 2\n"
+        "record counted failed: $(cat stats/fallback_error) moved: $(cat migrators/dcbm/bytes)\n"
+        f"cd /; echo none >$OFFLOAD/active; modprobe -r dcbm {DRIVERS[engine]} || fail 'they stay'\n"
+    )
+    kernel = kbuild.build("kunit", tree.places(BASE))
+    said = qemu.run(kernel, where, qemu.Job(script, 120.0, programs=migbench.programs())).said
+    found, counted = records.of(said, "migbench")["found"], records.of(said, "counted")
+    assert found["passed"]
+    assert found["verified_bytes"] >= 2 * BYTES
+    assert counted["failed"] > 0
+    assert counted["moved"] > 0
