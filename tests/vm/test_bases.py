@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""KUnit, kselftests, and dcbm on PTDMA, I/OAT and DSA, on the base that is not the default one: one kernel."""
+"""KUnit, kselftests, and dcbm on PTDMA, I/OAT and DSA, on the base that is not the default: one kernel."""
 
 from dataclasses import replace
 
