@@ -21,6 +21,12 @@ bool memory_is_file(const struct options *opt)
 	return !strcmp(opt->memory, "file");
 }
 
+/* As of a model: a file that nobody can write to by what maps it */
+bool memory_is_weights(const struct options *opt)
+{
+	return !strcmp(opt->memory, "weights");
+}
+
 bool memory_is_hugetlb(const struct options *opt)
 {
 	return !strcmp(opt->memory, "hugetlb");
@@ -116,6 +122,33 @@ static void map(const struct bench *b, int fd, char *base, size_t bytes)
 		die(EXIT_CANNOT_RUN, "mbind to node %lu: %m", opt->from);
 }
 
+/* A file in memory, with no room yet. */
+static int new_shmem(const struct options *opt)
+{
+	int fd = memfd_create("weights", MFD_CLOEXEC);
+
+	if (fd < 0 || ftruncate(fd, (off_t)opt->bytes))
+		die(EXIT_CANNOT_RUN, "memfd of %lu bytes: %m", opt->bytes);
+	return fd;
+}
+
+/* By a descriptor that cannot write: what was writable goes. */
+static void map_read_only(const struct bench *b, int fd)
+{
+	size_t bytes = b->mem.pages * PAGE_BYTES, at;
+	char path[40];
+	int reader;
+
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	reader = open(path, O_RDONLY | O_CLOEXEC);
+	if (reader < 0 || mmap(b->mem.base, bytes, PROT_READ, MAP_SHARED | MAP_FIXED, reader,
+			       0) == MAP_FAILED)
+		die(EXIT_CANNOT_RUN, "mmap of %s: %m", path);
+	for (at = 0; at < bytes; at += PAGE_BYTES)
+		(void)*(volatile char *)(b->mem.base + at);
+	close(reader);
+}
+
 /* More memory like it. */
 char *memory_map(const struct bench *b, size_t bytes)
 {
@@ -157,7 +190,7 @@ static void confirm(struct bench *b)
 }
 
 /* Those of a file are filled, and only to be mapped. */
-static void fill(struct bench *b, int fd, size_t folio)
+static void fill(struct bench *b, size_t folio)
 {
 	size_t pages = b->opt.folio_bytes / PAGE_BYTES, page = folio * pages, end;
 
@@ -167,10 +200,10 @@ static void fill(struct bench *b, int fd, size_t folio)
 	for (end = page + pages; page < end; page++) {
 		char *at = memory_page(b, page);
 
-		if (fd < 0)
-			pattern_fill(at, page, b->opt.seed);
-		else
+		if (memory_is_file(&b->opt))
 			(void)*(volatile char *)at;
+		else
+			pattern_fill(at, page, b->opt.seed);
 	}
 	if (b->call->filled)
 		b->call->filled(b, folio);
@@ -193,10 +226,14 @@ void memory_renew(struct bench *b)
 		die(EXIT_CANNOT_RUN, "set_mempolicy to node %lu: %m", opt->from);
 	if (memory_is_file(opt))
 		fd = fill_file(opt);
+	if (memory_is_weights(opt))
+		fd = new_shmem(opt);
 	for (i = 0; i < mem->pages; i += mem->share_pages)
 		map(b, fd, memory_page(b, i), mem->share_pages * PAGE_BYTES);
 	for (i = 0; i < mem->folios; i++)
-		fill(b, fd, i);
+		fill(b, i);
+	if (memory_is_weights(opt))
+		map_read_only(b, fd);
 	if (set_mempolicy(MPOL_DEFAULT, NULL, 0))
 		die(EXIT_CANNOT_RUN, "set_mempolicy: %m");
 	if (fd >= 0)

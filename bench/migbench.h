@@ -170,6 +170,7 @@ void hugetlb_prepare(const struct options *opt);
 void memory_set_up(struct bench *b);
 void memory_renew(struct bench *b);
 bool memory_is_file(const struct options *opt);
+bool memory_is_weights(const struct options *opt);
 bool memory_is_hugetlb(const struct options *opt);
 char *memory_page(const struct bench *b, size_t page);
 bool memory_find(const struct bench *b, uintptr_t addr, size_t *page);

@@ -31,8 +31,8 @@ static const struct row rows[] = {
 	  "who moves: a system call (migrate_pages: of the whole process), or the kernel itself" },
 	{ "folio", FOLIO, AT(folio_bytes), FOLIO_SIZES, 0, 0, "4K", "64K",
 	  "folio size, KiB (K), MiB (M) or GiB (G); set up as root, confirmed by the kernel" },
-	{ "memory", CHOICE, AT(memory), "anon|shared|file|hugetlb", 0, 0, "anon", "shared",
-	  "what is moved: private, shared (shmem), page cache of --file, or private of hugetlb" },
+	{ "memory", CHOICE, AT(memory), "anon|shared|weights|file|hugetlb", 0, 0, "anon", "shared",
+	  "private, shmem, read-only file of shmem, page cache of --file, private of hugetlb" },
 	{ "file", TEXT, AT(file), "PATH", 0, 0, "(none)", "/mnt/xfs/new",
 	  "for --memory file: a path that does not exist yet; made, then removed" },
 	{ "bytes", SIZE, AT(bytes), "SIZE", PAGE_BYTES, 1UL << 46, "64M", "1G",
@@ -262,6 +262,9 @@ static void validate(const struct options *opt)
 	if (!opt->null && !call->moved && opt->from == opt->to && opt->from != NODE_AUTO)
 		die(EXIT_BAD_USAGE, "--to %lu: must differ from --from %lu", opt->to,
 		    opt->from);
+	if (memory_is_weights(opt) && (opt->stall || opt->writers))
+		die(EXIT_BAD_USAGE, "--%s: writes, so --memory must not be weights",
+		    opt->stall ? "stall" : "writers");
 	if (memory_is_hugetlb(opt) ? opt->folio_bytes < 2UL << 20 : opt->folio_bytes > 2UL << 20)
 		die(EXIT_BAD_USAGE,
 		    "--folio %luK: must be 2M or 1G with --memory hugetlb, and at most 2M without",

@@ -35,7 +35,7 @@ static bool is_on(const char *word, const char *global)
 
 void thp_prepare(const struct options *opt)
 {
-	bool shared = !strcmp(opt->memory, "shared");
+	bool shared = !strcmp(opt->memory, "shared") || memory_is_weights(opt);
 	const char *file = shared ? "shmem_enabled" : "enabled";
 	const char *on = shared ? "advise" : "madvise";
 	unsigned long kib, want = opt->folio_bytes >> 10;

@@ -54,6 +54,8 @@ def test_help_gives_every_option_with_default_and_example(sanitized: Path) -> No
         (["--folio", "4K|16K"], "--folio 4K|16K: must be one of"),
         (["--memory", "disk"], "--memory disk: must be one of anon|"),
         (["--memory", "file"], "--memory file: needs --file PATH"),
+        (["--memory", "weights", "--stall"], "--stall: writes, so --memory must not be weights"),
+        (["--memory", "weights", "--writers", "1"], "--writers: writes, so --memory must not be weights"),
         (["--file", "/tmp/x"], "--file /tmp/x: only goes with --memory file"),
         (["--memory", "hugetlb"], "--folio 4K: must be 2M or 1G with --memory hugetlb"),
         (["--folio", "1G", "--bytes", "1G"], "--folio 1048576K: must be 2M or 1G with --memory hugetlb"),

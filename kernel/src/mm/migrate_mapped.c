@@ -463,7 +463,7 @@ unsigned int migrate_protect_range(struct folio **folios, unsigned int nr)
 /**
  * migrate_unmap_protected_range() - unmap folios that were copied
  * @folios: protected, and copied after migrate_protected_alone() said that they may
- *	be
+ *	be; all anonymous, or all of files
  * @nr: how many
  *
  * The flush is noted only, as by migrate_protect_range().
@@ -476,8 +476,11 @@ unsigned int migrate_unmap_protected_range(struct folio **folios,
 {
 	unsigned int i;
 
-	nr = migrate_range_each(folios, nr, unmap_clean_ptes, MMU_NOTIFY_CLEAR,
-				false);
+	if (folio_test_anon(folios[0]))
+		nr = migrate_range_each(folios, nr, unmap_clean_ptes,
+					MMU_NOTIFY_CLEAR, false);
+	else
+		nr = migrate_files_unmap(folios, nr);
 	for (i = 0; i < nr; i++)
 		count_copy(folios[i], true);
 	if (nr)
@@ -564,6 +567,8 @@ bool __migrate_protect(struct folio *folio)
 {
 	VM_WARN_ON_ONCE_FOLIO(!folio_test_locked(folio), folio);
 
+	if (!folio_test_anon(folio))
+		return migrate_file_is_plain(folio);
 	if (folio_test_hugetlb(folio))
 		return protect_hugetlb(folio);
 	if (!folio_test_pmd_mappable(folio))
@@ -594,6 +599,8 @@ bool migrate_protected_alone(struct folio *folio)
 {
 	int nr = folio_test_pmd_mappable(folio) ? 1 : folio_nr_pages(folio);
 
+	if (!folio_test_anon(folio))
+		return migrate_file_alone(folio);
 	return folio_ref_count(folio) == 1 + nr;
 }
 
@@ -624,6 +631,8 @@ int migrate_copy_protected(struct folio *dst, struct folio *src)
 
 static bool unmap_clean(struct folio *folio)
 {
+	if (!folio_test_anon(folio))
+		return migrate_files_unmap(&folio, 1);
 	if (folio_test_hugetlb(folio))
 		return entry_step(folio, unmap_clean_huge, MMU_NOTIFY_CLEAR);
 	if (folio_test_pmd_mappable(folio))
@@ -646,7 +655,7 @@ bool migrate_unmap_protected(struct folio *folio, bool copied)
 {
 	bool good = copied && unmap_clean(folio);
 
-	if (!good)
+	if (!good && folio_test_anon(folio))
 		release(folio);
 	if (!copied)
 		return false;

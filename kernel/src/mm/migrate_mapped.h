@@ -10,12 +10,46 @@
 #include <linux/hash.h>
 #include <linux/jiffies.h>
 #include <linux/jump_label.h>
+#include <linux/migrate.h>
 #include <linux/mm.h>
+#include <linux/pagemap.h>
 
 struct hstate;
 
 /* mm/migrate.c: is the source of @dst protected, and not copied yet? */
 bool migrate_folio_needs_copy(struct folio *dst);
+
+/*
+ * Does the move of a locked folio of a file do no more than copy it, and is it known that
+ * nobody writes to one that is locked, unmapped and has no extra references? Not so with
+ * buffer heads: a journal writes to b_data under the buffer's lock. What
+ * migrate_folio_copied() does is right for these folios, and for no others.
+ */
+static inline bool migrate_file_is_plain(struct folio *folio)
+{
+	struct address_space *mapping = folio_mapping(folio);
+
+	if (!mapping || mapping_inaccessible(mapping))
+		return false;
+	if (mapping->a_ops->migrate_folio == filemap_migrate_folio)
+		return true;
+	/* migrate_folio() would leave private data behind */
+	return mapping->a_ops->migrate_folio == migrate_folio &&
+	       !folio_test_private(folio);
+}
+
+/* May it be in a range with @first, of PTEs, or at least be unmapped beside it? */
+static inline bool migrate_goes_with(struct folio *folio, struct folio *first)
+{
+	return !folio_test_pmd_mappable(folio) &&
+	       folio_test_anon(folio) == folio_test_anon(first);
+}
+
+/* Do PTEs map it that were protected in a range? */
+static inline bool migrate_is_in_range(struct folio *folio)
+{
+	return folio_test_anon(folio) && !folio_test_pmd_mappable(folio);
+}
 
 #ifdef CONFIG_MIGRATE_MAPPED
 DECLARE_STATIC_KEY_TRUE(migrate_mapped_key);
@@ -47,18 +81,25 @@ int migrate_copy_protected(struct folio *dst, struct folio *src);
 bool migrate_unmap_protected(struct folio *folio, bool copied);
 int __migrate_copy_hugetlb(struct folio *dst, struct folio *src);
 
+/* Of files */
+bool migrate_file_fits(struct folio *folio);
+bool migrate_file_alone(struct folio *folio);
+unsigned int migrate_files_unmap(struct folio **folios, unsigned int nr);
+
 /* How many of this size were copied while mapped, and @good; or were void */
 unsigned long migrate_hugetlb_count(struct hstate *h, bool good);
 
 /* Is a folio, perhaps not locked, one that is now copied while it is mapped? */
 static inline bool migrate_mapped_fits(struct folio *folio)
 {
-	return folio_test_large(folio) &&
-	       static_branch_likely(&migrate_mapped_key) &&
-	       folio_test_anon(folio) &&
-	       (IS_ENABLED(CONFIG_MIGRATE_OFFLOAD_HUGETLB) ||
-		!folio_test_hugetlb(folio)) &&
-	       !migrate_is_given_up(folio);
+	if (!folio_test_large(folio) ||
+	    !static_branch_likely(&migrate_mapped_key) ||
+	    migrate_is_given_up(folio))
+		return false;
+	if (!folio_test_anon(folio))
+		return folio_mapped(folio) && migrate_file_fits(folio);
+	return IS_ENABLED(CONFIG_MIGRATE_OFFLOAD_HUGETLB) ||
+	       !folio_test_hugetlb(folio);
 }
 
 /**

@@ -21,7 +21,7 @@ ENGINES = (rows.VANILLA, "none", "cpu", "mtcopy", "dcbm")
 # What migbench can make of an x86 page table.
 ORDERS = ("up", "random", "scattered")  # of addresses; scattered: of their frames as well
 FOLIOS = ("4K", "16K", "32K", "64K", "128K", "256K", "512K", "1M", "2M", "1G")
-MEMORY = ("anon", "shared", "file", "hugetlb")
+MEMORY = ("anon", "shared", "weights", "file", "hugetlb")
 HUGETLB = ("2M", "1G")
 CALLS = ("move_pages", "migrate_pages", "mbind", "damon", "promote", "demote", "compact")
 # From a slow node to that of the CPUs, and back.

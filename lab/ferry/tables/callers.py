@@ -11,6 +11,7 @@ CALLERS = (
     ("move_pages", "random", "anon", ("4K", "16K", "64K")),
     ("move_pages", "scattered", "anon", ("4K", "16K")),
     ("move_pages", "up", "shared", ("4K", "64K", "2M")),
+    ("move_pages", "up", "weights", ("64K", "2M")),
     ("move_pages", "up", "file", ("4K",)),
     ("move_pages", "up", "hugetlb", ("2M", "1G")),
     ("promote", "random", "anon", ("4K", "64K")),

@@ -105,7 +105,7 @@ unsigned int migrate_folios_protect(struct folio **srcs, struct folio **dsts,
 
 	for (i = 0; i < nr; i++)
 		if (!migrate_mapped_fits(srcs[i]) ||
-		    folio_test_pmd_mappable(srcs[i]))
+		    !migrate_is_in_range(srcs[i]))
 			break;
 	locked = lock_folios(srcs, dsts, i);
 	done = locked ? migrate_protect_range(srcs, locked) : 0;
@@ -143,7 +143,7 @@ unsigned int migrate_folios_unmap(struct folio **srcs, struct folio **dsts,
 
 /**
  * migrate_folios_unmap_copied() - unmap protected folios together, flush the TLB
- * @srcs: folios that migrate_folios_protect() has protected, and that are copied
+ * @srcs: folios that are protected, and copied; all anonymous, or all of files
  * @dsts: their copies
  * @nr: how many
  *
@@ -170,23 +170,25 @@ unsigned int migrate_folios_unmap_copied(struct folio **srcs,
  * @srcs: the list of @src and of those that come next; their destinations are on
  *	another one, in the same order
  *
- * Those that cannot be unmapped stay protected and copied, until migrate_folio_move()
- * tries again.
+ * Those that cannot be unmapped stay protected, and copied if they are anonymous, until
+ * migrate_folio_move() tries again. Those of files may be mlocked, for which their
+ * record has the same bit.
  */
 void migrate_copy_range(struct migrate_sources *sources, struct folio *src,
 			struct folio *dst, struct list_head *srcs)
 {
-	struct folio *from[MIGRATE_RANGE], *to[MIGRATE_RANGE];
+	struct folio *from[MIGRATE_RANGE], *to[MIGRATE_RANGE], *first = src;
 	unsigned int nr = 0, pages = 0, i, done;
 
 	migrate_settle(sources);
 	list_for_each_entry_from(src, srcs, lru) {
 		if (nr == MIGRATE_RANGE || pages >= MIGRATE_RANGE_PAGES ||
-		    folio_test_pmd_mappable(src) ||
+		    !migrate_goes_with(src, first) ||
 		    !migrate_folio_needs_copy(dst) ||
 		    migrate_copy_protected(dst, src))
 			break;
-		migrate_folio_record_copied(dst, false);
+		if (folio_test_anon(src))
+			migrate_folio_record_copied(dst, false);
 		pages += folio_nr_pages(src);
 		from[nr] = src;
 		to[nr++] = dst;

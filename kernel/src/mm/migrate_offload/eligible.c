@@ -61,22 +61,3 @@ bool migrate_offload_may_unmap_large(struct folio *src)
 		return true;
 	return !folio_test_partially_mapped(src);
 }
-
-/*
- * Only where it is known that nobody can write to a folio that is locked,
- * unmapped and has no extra references. Not so with buffer heads: a journal
- * writes to b_data under the buffer's lock. What migrate_folio_copied() does is
- * right for these folios, and for no others.
- */
-bool migrate_offload_may_copy_file(struct folio *src)
-{
-	struct address_space *mapping = folio_mapping(src);
-
-	if (!mapping || mapping_inaccessible(mapping))
-		return false;
-	if (mapping->a_ops->migrate_folio == filemap_migrate_folio)
-		return true;
-	/* migrate_folio() would leave private data behind */
-	return mapping->a_ops->migrate_folio == migrate_folio &&
-	       !folio_test_private(src);
-}

@@ -13,10 +13,10 @@
 #include <linux/page-flags.h>
 
 #include "../migrate_compat.h"
+#include "../migrate_mapped.h"
 
 /* eligible.c */
 bool migrate_offload_may_unmap_large(struct folio *src);
-bool migrate_offload_may_copy_file(struct folio *src);
 bool migrate_offload_thp_supported(void);
 bool migrate_offload_plain_bytes(struct folio *src);
 
@@ -47,7 +47,7 @@ static inline bool migrate_offload_may_copy(const struct migrator *m,
 	VM_WARN_ON_ONCE_FOLIO(!folio_test_locked(src), src);
 
 	/* The swap cache has migrate_folio(), too */
-	if (!folio_test_anon(src) && !migrate_offload_may_copy_file(src))
+	if (!folio_test_anon(src) && !migrate_file_is_plain(src))
 		return false;
 	if (folio_test_hwpoison(src) ||
 	    (folio_test_large(src) && folio_test_has_hwpoisoned(src)))

@@ -97,7 +97,7 @@ static int pipeline_copy_mapped(struct migrate_slot *slot, int error)
 	if (error)
 		error = migrate_copy_protected(slot->copy.dst, slot->copy.src);
 	if (static_branch_unlikely(&migrate_offload_time_key) &&
-	    (error || folio_test_pmd_mappable(slot->copy.src)))
+	    (error || folio_mapped(slot->copy.src)))
 		slot->start_ns = ktime_get_ns();
 	return error;
 }
@@ -111,15 +111,16 @@ static struct migrate_slot *pipeline_unmap_copied(struct migrate_slot *slot,
 {
 	struct folio *srcs[MIGRATE_OFFLOAD_STEP], *dsts[MIGRATE_OFFLOAD_STEP];
 	unsigned int nr = 0, max = migrate_offload_step();
+	struct folio *first = slot->copy.src;
 	unsigned long pages = 0;
 	u64 start_ns = 0;
 
-	if (folio_test_pmd_mappable(slot->copy.src))
-		return slot + 1;
 	if (static_branch_unlikely(&migrate_offload_time_key))
 		start_ns = ktime_get_ns();
 	for (; slot < end && nr < max && pages < STEP_PAGES; slot++) {
-		if (!slot->submitted || READ_ONCE(slot->copy.error))
+		if (!slot->submitted || READ_ONCE(slot->copy.error) ||
+		    !migrate_goes_with(slot->copy.src, first) ||
+		    !migrate_folio_needs_copy(slot->copy.dst))
 			break;
 		slot->start_ns = start_ns;
 		srcs[nr] = slot->copy.src;

@@ -40,7 +40,7 @@ static unsigned int pipeline_unmap_step(struct migrate_pipeline *p,
 	u64 start_ns = 0;
 	int done;
 
-	if (p->alone || folio_test_pmd_mappable(p->next_src))
+	if (p->alone || !migrate_is_in_range(p->next_src))
 		max = 1;
 	do {
 		/* Our reference keeps it from being split since it got its dst */

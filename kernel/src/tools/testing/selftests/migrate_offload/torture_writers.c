@@ -27,12 +27,12 @@
 #define STAY		300000		/* writes to one of them: milliseconds */
 #define LATE_US		3000		/* to wait, at most: more than a copy takes */
 
-static void make(struct region *r)
+static void make(struct region *r, enum backing kind)
 {
 	static const size_t folios[] = { PAGE, 64 * KIB, PMD };
 	size_t folio = folios[rand() % ARRAY_SIZE(folios)];
 
-	torture_create(r, ANON, folio, folio == PMD ? 2 * PMD : 512 * KIB,
+	torture_create(r, kind, folio, folio == PMD ? 2 * PMD : 512 * KIB,
 		       torture_nodes[rand() % 2]);
 }
 
@@ -60,7 +60,7 @@ static long stores(void)
 	struct region r;
 	long wrong = 0;
 
-	make(&r);
+	make(&r, ANON);
 	for (int i = 0; i < WORDS; i++)
 		wrong += stay(&r, rand() % (r.size / 8) * 8);
 	return torture_unmake(&r, "stores", wrong);
@@ -68,21 +68,37 @@ static long stores(void)
 
 /* --- by the kernel, for others and for devices --- */
 
+/* A file's memory anew, by a descriptor that cannot write, or by one that can */
+static void map_again(struct region *r, bool writable)
+{
+	char path[40];
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", r->fd);
+	fd = open(path, writable ? O_RDWR : O_RDONLY);
+	if (fd < 0 || mmap(r->map, r->map_size, PROT_READ | (writable ? PROT_WRITE : 0),
+			   MAP_SHARED | MAP_FIXED, fd, 0) != r->map)
+		err(1, "mmap of %s", path);
+	close(fd);
+}
+
 /* 0, or the mistakes; the region may be left read-only */
 typedef long put_fn(struct region *r, size_t at, const void *data, size_t size);
 
-static long put_parts(const char *who, put_fn *put)
+static long put_parts(const char *who, enum backing kind, put_fn *put)
 {
 	static uint64_t value;
 	struct region r;
 	uint64_t *words;	/* that the region must have */
 	long wrong = 0;
 
-	make(&r);
+	make(&r, kind);
 	words = malloc(r.size);
 	if (!words)
 		err(1, "malloc");
 	memcpy(words, r.addr, r.size);
+	if (r.fd >= 0)
+		map_again(&r, false);
 	for (int i = 0; i < PARTS; i++) {
 		size_t size = (1 + rand() % (PART_SIZE / 8)) * 8;
 		size_t at = rand() % ((r.size - size) / 8) * 8;
@@ -94,6 +110,8 @@ static long put_parts(const char *who, put_fn *put)
 			wrong += *(volatile uint64_t *)(r.addr + j) != words[j / 8];
 	}
 	free(words);
+	if (r.fd >= 0)
+		map_again(&r, true);
 	mprotect(r.addr, r.size, PROT_READ | PROT_WRITE);
 	region_refill(&r, 0, r.size);
 	return torture_unmake(&r, who, wrong);
@@ -117,7 +135,7 @@ static long put_remotely(struct region *r, size_t at, const void *data, size_t s
 
 static long remote_writes(void)
 {
-	return put_parts("process_vm_writev", put_remotely);
+	return put_parts("process_vm_writev", ANON, put_remotely);
 }
 
 static const char *have_fuse(void)
@@ -141,7 +159,7 @@ static long late_reads(void)
 
 	if (why)
 		errx(1, "%s", why);
-	return put_parts("late direct reads", put_late);
+	return put_parts("late direct reads", ANON, put_late);
 }
 
 static const char *have_ring(void)
@@ -185,9 +203,34 @@ static long protected_pins(void)
 		memfd = memfd_create("torture", MFD_CLOEXEC);
 	pinned = false;
 	ring_open(&ring);
-	wrong = put_parts("mprotect and pins", put_between);
+	wrong = put_parts("mprotect and pins", ANON, put_between);
 	ring_close(&ring);
 	return wrong || pinned ? wrong : TORTURE_MISSED;
+}
+
+/* --- to a file that is mapped read-only --- */
+
+/* By write(2), or by a mapping that comes while the file's folios move, and goes */
+static long put_to_file(struct region *r, size_t at, const void *data, size_t size)
+{
+	size_t offset = r->addr - r->map + at, first = offset & -PAGE;
+	size_t length = offset + size - first;
+	char *writer;
+
+	usleep(rand() % LATE_US);
+	if (rand() % 2)
+		return pwrite(r->fd, data, size, offset) != (ssize_t)size;
+	writer = mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_SHARED, r->fd, first);
+	if (writer == MAP_FAILED)
+		err(1, "mmap");
+	memcpy(writer + offset - first, data, size);
+	munmap(writer, length);
+	return 0;
+}
+
+static long file_writes(void)
+{
+	return put_parts("writes to a file", MEMFD, put_to_file);
 }
 
 /* --- fork --- */
@@ -222,7 +265,7 @@ static long fork_writes(void)
 	long wrong = 0;
 	int status;
 
-	make(&r);
+	make(&r, ANON);
 	writer_begin(&w, &r, writer_store);
 	for (int i = 0; i < PARTS; i++) {
 		pid_t pid = fork();
@@ -246,6 +289,7 @@ const struct torture_class torture_writers[] = {
 	  .moved = true },
 	{ .name = "protected_pins", .begin = have_ring, .strike = protected_pins,
 	  .moved = true },
+	{ .name = "file_writes", .strike = file_writes, .moved = true },
 	{ .name = "fork_writes", .strike = fork_writes, .moved = true },
 	{}
 };

@@ -10,12 +10,14 @@
 /**
  * struct race - one of them
  * @addr: the memory
+ * @fd: the file that is mapped there, if it is one
  * @stop: the thread is to end
  * @rounds: how often it has acted
  * @wrong: how often it did not find what it had to
  */
 struct race {
 	char *addr;
+	int fd;
 	int stop;
 	long rounds, wrong;
 };

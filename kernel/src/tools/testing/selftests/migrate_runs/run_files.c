@@ -14,6 +14,7 @@
 #include "../migrate_common/cgroup.h"
 #include "../migrate_common/scratch.h"
 #include "large.h"
+#include "race.h"
 
 #define SIZE	(8 * FOLIO)
 #define PAGES	(SIZE / PAGE)
@@ -99,13 +100,209 @@ TEST_F(shared, statistics)
 	EXPECT_LT(labs(before[1] - before[0]), 200);
 }
 
+/* --- tmpfs, mapped as a program's code is: nobody can write to it by what maps it --- */
+
+#define FOLIOS	(SIZE / FOLIO)
+#define MAPPED	"/sys/kernel/mm/transparent_hugepage/hugepages-%zukB/stats/migrate_mapped"
+
+/* Folios of all sizes that were copied while they were mapped; -1: this kernel has none */
+static long copied_mapped(void)
+{
+	long sum = -1;
+	char path[100];
+
+	for (size_t size = 8 * KIB; size <= PMD; size *= 2) {
+		snprintf(path, sizeof(path), MAPPED, size / KIB);
+		if (!access(path, R_OK))
+			sum = (sum < 0 ? 0 : sum) + file_read_long(path);
+	}
+	return sum;
+}
+
+static char *map_file(int fd, int prot, int flags)
+{
+	char *addr = mmap(NULL, SIZE, prot, flags, fd, 0);
+
+	return addr == MAP_FAILED ? NULL : addr;
+}
+
+FIXTURE(read_only)
+{
+	struct race race;
+	int fd, reader;
+	char *addr;
+};
+
+FIXTURE_SETUP(read_only)
+{
+	const char *why = large_missing();
+	char path[40], *addr;
+	size_t wrong;
+
+	if (!why && copied_mapped() < 0)
+		why = "this kernel does not copy folios while they are mapped";
+	if (why)
+		SKIP(return, "%s", why);
+	self->fd = memfd_create("read_only", 0);
+	ASSERT_GE(self->fd, 0);
+	ASSERT_EQ(0, ftruncate(self->fd, SIZE));
+	addr = map_aligned(SIZE, PMD, 0, self->fd);
+	if (!large_populate(addr, SIZE, self->fd))
+		SKIP(return, "no files in folios of 64 KiB");
+	ASSERT_EQ(0, munmap(addr, SIZE));
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", self->fd);
+	self->reader = open(path, O_RDONLY);
+	ASSERT_GE(self->reader, 0);
+	self->addr = map_file(self->reader, PROT_READ, MAP_SHARED);
+	ASSERT_NE(NULL, self->addr);
+	self->race = (struct race){ .addr = self->addr, .fd = self->fd };
+	wrong = words_wrong(self->addr, 0, SIZE);
+	ASSERT_EQ(0, wrong);
+}
+
+FIXTURE_TEARDOWN(read_only)
+{
+	close(self->reader);
+	close(self->fd);
+}
+
+TEST_F(read_only, is_copied_while_mapped)
+{
+	char *copy = map_file(self->fd, PROT_READ | PROT_WRITE, MAP_PRIVATE);
+	long before = copied_mapped();
+	int status, pid;
+
+	/* Who writes to a private mapping has a page of its own; the others stay the file's */
+	ASSERT_NE(NULL, copy);
+	words_fill_masked(copy, 3 * PAGE, PAGE, 1);
+	EXPECT_EQ(0, words_wrong(copy, 0, 3 * PAGE));
+	pid = fork();
+	if (!pid) {
+		size_t wrong = 0;
+
+		for (int i = 0; i < 50; i++)
+			wrong += words_wrong(self->addr, 0, SIZE);
+		_exit(!!wrong);
+	}
+	EXPECT_EQ(0, large_move(self->addr, SIZE, 1));
+	EXPECT_EQ(0, large_move(self->addr, SIZE, 0));
+	/* Now and then the child has just one page in its hands */
+	EXPECT_GT(copied_mapped() - before, (long)FOLIOS);
+	EXPECT_EQ(0, pages_not_in_folios(self->addr, SIZE, FOLIO));
+	waitpid(pid, &status, 0);
+	EXPECT_EQ(0, status);
+	EXPECT_EQ(0, words_wrong(self->addr, 0, SIZE));
+	EXPECT_EQ(0, words_wrong_masked(copy, 3 * PAGE, PAGE, 1));
+	EXPECT_EQ(0, words_wrong(copy, 4 * PAGE, SIZE - 4 * PAGE));
+	EXPECT_FALSE(page_writable(self->addr));
+}
+
+TEST_F(read_only, locked_memory_stays_locked)
+{
+	long before = copied_mapped();
+
+	ASSERT_EQ(0, mlock(self->addr, SIZE));
+	EXPECT_EQ(0, large_move(self->addr, SIZE, 1));
+	EXPECT_EQ(FOLIOS, copied_mapped() - before);
+	EXPECT_EQ(SIZE / KIB, smaps_kb(self->addr, SIZE, "Locked:"));
+	EXPECT_EQ(0, words_wrong(self->addr, 0, SIZE));
+}
+
+/* Whoever can write needs no fault for it */
+TEST_F(read_only, mapped_writable_elsewhere_moves_as_before)
+{
+	char *writer = map_file(self->fd, PROT_READ | PROT_WRITE, MAP_SHARED);
+	long before = copied_mapped();
+
+	ASSERT_NE(NULL, writer);
+	EXPECT_EQ(0, large_move(self->addr, SIZE, 1));
+	EXPECT_EQ(before, copied_mapped());
+	munmap(writer, SIZE);
+	EXPECT_EQ(0, large_move(self->addr, SIZE, 0));
+	EXPECT_EQ(FOLIOS, copied_mapped() - before);
+	EXPECT_EQ(0, words_wrong(self->addr, 0, SIZE));
+}
+
+/* The pages that a pipe refers to could have been got to be written */
+TEST_F(read_only, page_in_a_pipe_is_not_copied_early)
+{
+	long before = copied_mapped();
+	int fds[2];
+
+	ASSERT_TRUE(page_to_pipe(self->addr, fds));
+	large_move(self->addr, SIZE, 1);
+	EXPECT_EQ(FOLIOS - 1, copied_mapped() - before);
+	close(fds[0]);
+	close(fds[1]);
+	EXPECT_EQ(0, words_wrong(self->addr, 0, SIZE));
+}
+
+static void write_to_file(struct race *race, unsigned int *seed)
+{
+	size_t offset = rand_r(seed) % (SIZE / 8) * 8;
+	uint64_t value = rand_r(seed), word = word_of(offset);
+
+	race->wrong += pwrite(race->fd, &value, 8, offset) != 8;
+	usleep(rand_r(seed) % 1000);
+	race->wrong += *(volatile uint64_t *)(race->addr + offset) != value;
+	race->wrong += pwrite(race->fd, &word, 8, offset) != 8;
+}
+
+/* A mapping that comes while a folio is copied, and goes again */
+static void map_and_write(struct race *race, unsigned int *seed)
+{
+	size_t offset = rand_r(seed) % PAGES * PAGE;
+	volatile uint64_t *reader = (void *)(race->addr + offset), *writer;
+	uint64_t value = rand_r(seed);
+
+	writer = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, race->fd, offset);
+	if (writer == MAP_FAILED)
+		abort();
+	/* A page that a read maps is writable afterwards */
+	race->wrong += *writer != word_of(offset);
+	*writer = value;
+	usleep(rand_r(seed) % 200);
+	race->wrong += *reader != value;
+	*writer = word_of(offset);
+	munmap((void *)writer, PAGE);
+	usleep(rand_r(seed) % 5000);
+}
+
+/* Return: how many folios were copied while they were mapped; some, if it can be */
+static long race_files(struct race *race, race_act act)
+{
+	long before = copied_mapped(), copied = 0;
+
+	for (int tries = 0; tries < 10 && !copied; tries++) {
+		if (race_run(race, SIZE, act) <= 0)
+			return -1;
+		copied = copied_mapped() - before;
+	}
+	return copied;
+}
+
+TEST_F(read_only, no_write_to_the_file_is_lost)
+{
+	EXPECT_GT(race_files(&self->race, write_to_file), 0);
+	EXPECT_EQ(0, self->race.wrong);
+	EXPECT_EQ(0, words_wrong(self->addr, 0, SIZE));
+}
+
+TEST_F(read_only, no_write_by_a_new_mapping_is_lost)
+{
+	EXPECT_GT(race_files(&self->race, map_and_write), 0);
+	EXPECT_EQ(0, self->race.wrong);
+	EXPECT_EQ(0, words_wrong(self->addr, 0, SIZE));
+}
+
 /* --- XFS: folios have private data, and go to disk --- */
 
 TEST(on_disk)
 {
 	const char *why = large_missing();
+	long before;
 	char *addr;
-	int fd;
+	int fd, reader;
 
 	if (!why)
 		scratch_mount("xfs", "-b size=1024", &why);
@@ -117,11 +314,25 @@ TEST(on_disk)
 	words_fill(addr, 0, SIZE);
 	ASSERT_EQ(SIZE, write(fd, addr, SIZE));
 	free(addr);
-	addr = map_aligned(SIZE, PMD, 0, fd);
+	reader = open("/mnt/fs/file", O_RDONLY);
+	addr = map_file(reader, PROT_READ, MAP_SHARED);
+	ASSERT_NE(NULL, addr);
 	EXPECT_EQ(0, words_wrong(addr, 0, SIZE));
 	if (pages_not_in_folios(addr, FOLIO, FOLIO) && kpagecount(addr) != 1)
 		SKIP(return, "no large folios");
 
+	/* Who has just written it may have it in a batch for the LRU lists for a while */
+	before = copied_mapped();
+	for (int i = 1; i < 10 && copied_mapped() == before; i++)
+		EXPECT_EQ(0, large_move(addr, SIZE, i & 1));
+	EXPECT_TRUE(before < 0 || copied_mapped() > before);
+	EXPECT_EQ(0, words_wrong(addr, 0, SIZE));
+	ASSERT_EQ(0, munmap(addr, SIZE));
+	close(reader);
+
+	addr = map_aligned(SIZE, PMD, 0, fd);
+	EXPECT_EQ(0, words_wrong(addr, 0, SIZE));
+	EXPECT_EQ(0, large_move(addr, SIZE, 0));
 	EXPECT_EQ(0, large_move(addr, SIZE, 1));
 	EXPECT_EQ(0, words_wrong(addr, 0, SIZE));
 	ASSERT_EQ(0, msync(addr, SIZE, MS_SYNC));
