@@ -126,6 +126,8 @@ const char *balancing_begin(void)
 	    file_write(SCAN "scan_period_min_ms", "10") ||
 	    file_write(SCAN "scan_period_max_ms", "50"))
 		return "no NUMA balancing, or no debugfs";
+	/* However slow the machine is, what is touched is hot */
+	file_write(SCAN "hot_threshold_ms", "60000");
 	return file_write(BALANCING, "1") ?
 	       "NUMA balancing cannot be switched on" : NULL;
 }
@@ -134,6 +136,7 @@ void balancing_end(void)
 {
 	file_write(BALANCING, "0");
 	/* The defaults */
+	file_write(SCAN "hot_threshold_ms", "1000");
 	file_write(SCAN "scan_period_max_ms", "60000");
 	file_write(SCAN "scan_period_min_ms", "1000");
 	file_write(SCAN "scan_delay_ms", "1000");

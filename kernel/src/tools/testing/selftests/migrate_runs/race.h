@@ -10,7 +10,7 @@
 /**
  * struct race - one of them
  * @addr: the memory
- * @fd: the file that is mapped there, if it is one
+ * @fd: the file that is mapped there, or the userfaultfd that watches it, if there is one
  * @stop: the thread is to end
  * @rounds: how often it has acted
  * @wrong: how often it did not find what it had to
