@@ -6,6 +6,7 @@ import re
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from ferry import files, packages, proc
@@ -39,14 +40,16 @@ def checkpatch(table: series.Table) -> None:
         "--ignore=UNKNOWN_COMMIT_ID",
     )
     complaints, clean = [], []
-    with tempfile.TemporaryDirectory() as scratch:
+    root = tree.HERE.tree
+
+    def listen(patch: Path) -> list[str]:
+        return _complaints([root / "scripts/checkpatch.pl", "--strict", *style, patch], root).splitlines()
+
+    with tempfile.TemporaryDirectory() as scratch, ThreadPoolExecutor(os.cpu_count()) as pool:
         written = series.export(table, Path(scratch) / "series", tree.HERE)
-        root = tree.HERE.tree
         for checked in table.series:
-            said = {}
-            for patch in written[checked.name][1:]:
-                complaint = _complaints([root / "scripts/checkpatch.pl", "--strict", *style, patch], root)
-                said[patch.name] = complaint.splitlines()
+            patches = written[checked.name][1:]
+            said = dict(zip((patch.name for patch in patches), pool.map(listen, patches), strict=True))
             bad, summary = judge(checked, said)
             complaints += bad
             clean.append(summary)
