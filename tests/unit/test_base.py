@@ -69,7 +69,7 @@ def fetched(fake_program: FakeProgram, toml: Path, monkeypatch: pytest.MonkeyPat
 
     def fetch(name: str, suite: str, folder: Path) -> Path:
         names.append(f"{name} of {suite}")
-        folder.mkdir()
+        folder.mkdir(exist_ok=True)
         (folder / f"{name}_6.12.1-1_all.deb").touch()
         return folder / f"{name}_6.12.1-1_all.deb"
 
@@ -85,8 +85,28 @@ def test_a_package_of_another_suite_is_fetched_once_and_not_installed(
     first, second = (base.find(toml, tmp_path / "build") for _ in range(2))
     assert fetched == ["linux-source-6.12 of later"]
     assert first == second
-    assert first.tarball == tmp_path / "build/package/6.12.1-1/usr/src/l.tar.xz"
+    package = "linux-source-6.12_6.12.1-1_all"
+    assert first.tarball == tmp_path / f"build/package/{package}/usr/src/l.tar.xz"
     assert first.tarball.read_text() == "tar\n"
+
+
+def test_debians_configs_are_those_of_the_same_suite(fetched: list[str], toml: Path, tmp_path: Path) -> None:
+    """Beside the source, of which another version may have been fetched earlier."""
+    base.find(toml, tmp_path / "build")
+    folder = base.config_folder(toml, tmp_path / "build")
+    assert fetched == ["linux-source-6.12 of later", "linux-config-6.12 of later"]
+    package = tmp_path / "build/package/linux-config-6.12_6.12.1-1_all"
+    assert folder == package / "usr/src/linux-config-6.12"
+    assert (package / "usr/src").is_dir()
+
+
+def test_debians_configs_of_the_systems_suite_are_installed(
+    toml: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(packages, "ensure", asked.extend)
+    assert base.config_folder(toml, toml.parent) == Path("/usr/src/linux-config-6.12")
+    assert asked == ["linux-config-6.12"]
 
 
 def test_a_damaged_one_of_another_suite_is_fetched_again(

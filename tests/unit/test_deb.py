@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ferry import packages, paths
-from ferry.errors import FerryError, UsageError
+from ferry.errors import FerryError
 from ferry.kernel import config, deb
 from ferry.kernel.deb import Choice
 
@@ -84,11 +83,3 @@ def test_modules_are_read_as_proc_and_lsmod_have_them(tmp_path: Path, text: str)
     (tmp_path / "modules").write_text(text)
     listed = deb._lsmod(tmp_path, tmp_path / "modules").read_text().splitlines()
     assert listed == ["Module Size Used by", "ext4 0 0", "nvme 0 0"]
-
-
-def test_packages_of_another_base_are_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Before anything is built: its config and its drivers would be those of the default one."""
-    monkeypatch.setattr(packages, "ensure", lambda names: pytest.fail("began"))
-    monkeypatch.setattr(paths, "BASE", "7.3")
-    with pytest.raises(UsageError, match=r"base 6\.12 alone"):
-        deb.build(Choice(), tmp_path)

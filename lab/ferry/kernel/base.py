@@ -5,7 +5,6 @@ import shutil
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from ferry import files, packages, proc
 from ferry.errors import FerryError
@@ -39,7 +38,8 @@ def find(path: Path, folder: Path) -> Base:
     """
     table = tomllib.loads(path.read_text())
     if "suite" in table:
-        version, tarball = _fetched(table, folder)
+        version, root = _fetched(table["package"], table["suite"], folder)
+        tarball = root / table["tarball"].lstrip("/")
     else:
         packages.ensure([table["package"]])
         version = proc.output(["dpkg-query", "-W", "-f", "${Version}", table["package"]])
@@ -56,22 +56,31 @@ def find(path: Path, folder: Path) -> Base:
     )
 
 
-def _fetched(table: dict[str, Any], folder: Path) -> tuple[str, Path]:
-    """The version of a package that was fetched, and its tarball; fetched once, until it is removed."""
-    package = table["package"]
+def config_folder(path: Path, folder: Path) -> Path:
+    """Get the package of Debian's configs of this Linux, as find() its source; returns where they are."""
+    table = tomllib.loads(path.read_text())
+    package = f"linux-config-{table['version']}"
+    if "suite" in table:
+        return _fetched(package, table["suite"], folder)[1] / "usr/src" / package
+    packages.ensure([package])
+    return Path("/usr/src") / package
+
+
+def _fetched(package: str, suite: str, folder: Path) -> tuple[str, Path]:
+    """The version of a package that was fetched, and its files; fetched once, until it is removed."""
     with files.locked(folder / "package.lock"):
         place = folder / "package"
         debs = sorted(place.glob(f"{package}_*.deb"))
         if not debs:
-            debs = [packages.fetch(package, table["suite"], place)]
+            debs = [packages.fetch(package, suite, place)]
         version = proc.output(["dpkg-deb", "-f", debs[-1], "Version"]).strip()
-        root = place / version
+        root = debs[-1].with_suffix("")
         if not root.is_dir():
             scratch = place / "unpacked.new"
             shutil.rmtree(scratch, ignore_errors=True)
             proc.run(["dpkg-deb", "-x", debs[-1], scratch], title=f"unpack {debs[-1].name}")
             scratch.rename(root)
-        return version, root / table["tarball"].lstrip("/")
+        return version, root
 
 
 def verify(base: Base) -> None:

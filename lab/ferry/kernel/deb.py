@@ -17,18 +17,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ferry import files, packages, paths
-from ferry.errors import FerryError, UsageError
-from ferry.kernel import config, kbuild, series, sign, tree
+from ferry.errors import FerryError
+from ferry.kernel import base, config, kbuild, series, sign, tree
 from ferry.progress import note
 
 PACKAGES = (*kbuild.PACKAGES, "build-essential", "debhelper", "rsync", "cpio", "fakeroot")
 # What --config may say instead of a file: the kernels that Debian ships, the second for virtual machines.
 DEBIAN, CLOUD = "debian", "debian-cloud"
-DEBIAN_PACKAGE = "linux-config-6.12"
-DEBIAN_CONFIGS = {
-    DEBIAN: Path(f"/usr/src/{DEBIAN_PACKAGE}/config.amd64_none_amd64.xz"),
-    CLOUD: Path(f"/usr/src/{DEBIAN_PACKAGE}/config.amd64_none_cloud-amd64.xz"),
-}
+DEBIAN_CONFIGS = {DEBIAN: "config.amd64_none_amd64.xz", CLOUD: "config.amd64_none_cloud-amd64.xz"}
 LOADED = "/proc/modules"
 
 # Debian's keys and certificates are not in its source package, and debug information makes a build
@@ -57,8 +53,6 @@ class Choice:
 
 def build(choice: Choice, target: Path = paths.OUT / "deb") -> list[Path]:
     """Make the packages, into a folder; returns them."""
-    if paths.BASE != paths.DEFAULT_BASE:
-        raise UsageError(f"packages are made of base {paths.DEFAULT_BASE} alone so far: leave out --base")
     if choice.modules != LOADED and not Path(choice.modules).is_file():
         raise FerryError(f"no list of modules {choice.modules}; lsmod or /proc/modules of a machine is one")
     key = sign.check_key(choice.sign) if choice.sign else None
@@ -110,8 +104,7 @@ def _secure_boot(folder: Path = Path("/sys/firmware/efi/efivars")) -> bool:
 def _start(name: str | None) -> str | None:
     """The config to start from; None: the lab's."""
     if name in DEBIAN_CONFIGS:
-        packages.ensure([DEBIAN_PACKAGE])
-        return read(DEBIAN_CONFIGS[name])
+        return read(base.config_folder(tree.HERE.base / "base.toml", tree.HERE.build) / DEBIAN_CONFIGS[name])
     if name:
         if not Path(name).is_file():
             raise FerryError(f"no config {name}; name a file like /boot/config-6.12.0, or '{DEBIAN}'")
