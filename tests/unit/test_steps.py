@@ -35,6 +35,23 @@ def test_table_has_roles_and_steps() -> None:
     assert lines[-1][3] == "_etext"
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "step"),
+    [
+        ("__alloc_pages_noprof", "__alloc_frozen_pages_noprof", "allocate"),
+        ("set_tlb_ubc_flush_pending.isra.0", "note_tlb_ubc_flush.isra.0", "flush"),
+        ("free_unref_page", "free_frozen_pages", "free"),
+        ("__lruvec_stat_mod_folio", "lruvec_stat_mod_folio", "statistics"),
+        ("__count_memcg_events", "count_memcg_events", "statistics"),
+    ],
+)
+def test_a_function_of_another_name_on_another_base_is_of_the_same_step(
+    old: str, new: str, step: str
+) -> None:
+    """Otherwise two bases beside each other would differ where nothing does."""
+    assert steps._step(old) == steps._step(new) == str(steps.STEPS.index(step))
+
+
 def test_promotion_begins_with_the_fault() -> None:
     """It is no system call; an interrupt in between is one still."""
     system_map = SYSTEM_MAP.replace("__x64_sys_move_pages", "asm_exc_page_fault")

@@ -40,24 +40,24 @@ STEPS = (
     "statistics", "interrupt",
 )  # fmt: skip
 
-# Function, less what the compiler appends, and the step that it begins.
+# Function of a base, less what the compiler appends, and the step that it begins.
 SCOPES = {
     r"(__)?migrate_pages": "move",
     r"alloc_migration_target|alloc_migration_target_by_mpol|alloc_misplaced_dst_folio": "allocate",
-    r"__(folio_alloc|alloc_pages)_noprof|alloc_pages_bulk_noprof": "allocate",
+    r"__(folio_alloc|alloc_pages|alloc_frozen_pages)_noprof|alloc_pages_bulk_noprof": "allocate",
     r"folio_isolate_lru|folio_putback_lru|putback_movable_pages|folio_add_lru": "lru",
     r"folio_batch_move_lru|lru_cache_disable|__?lru_add_drain\w*": "lru",
     r"migrate_isolate_claimed|migrate_add_lru": "lru",
     r"try_to_migrate|migrate_range_unmap": "unmap",
-    r"try_to_unmap_flush|set_tlb_ubc_flush_pending|arch_tlbbatch_flush": "flush",
+    r"try_to_unmap_flush|set_tlb_ubc_flush_pending|note_tlb_ubc_flush|arch_tlbbatch_flush": "flush",
     r"flush_tlb_mm_range|flush_tlb_batched_pending|ptep_clear_flush": "flush",
     r"folio_mc_copy|folio_copy|copy_mc_\w+": "copy",
     r"remove_migration_ptes|migrate_range_restore": "restore",
     # The compiler may put remove_migration_ptes() into its caller.
     r"rmap_walk(_locked)?": "restore within move",
-    r"__folio_put|free_unref_(page|folios)|folios_put_refs|__free_pages": "free",
-    r"(__)?mod_(node_page|zone_page|lruvec|memcg_lruvec|memcg)_state|__lruvec_stat_mod_folio": "statistics",
-    r"__mod_memcg_lruvec_state|mem_cgroup_\w+|__count_memcg_events|count_vm_events?": "statistics",
+    r"__folio_put|free_unref_(page|folios)|folios_put_refs|__free_pages|(__)?free_frozen_pages": "free",
+    r"(__)?(mod_(node_page|zone_page|lruvec|memcg_lruvec|memcg)_state|lruvec_stat_mod_folio)": "statistics",
+    r"__mod_memcg_lruvec_state|mem_cgroup_\w+|(__)?count_memcg_events|count_vm_events?": "statistics",
     r"asm_(common_interrupt|(exc|sysvec)_\w+)": "interrupt",
 }
 _SCOPES = [
