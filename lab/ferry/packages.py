@@ -72,20 +72,44 @@ def apart(folder: Path, kind: str, places: Sequence[str]) -> list[str]:
     return [word for key, value in settings.items() for word in ("-o", f"{key}={value}")]
 
 
-def fetch(name: str, suite: str, folder: Path) -> Path:
-    """Download a package of another suite of Debian into a folder; nothing of the system's is changed.
+def own_suite() -> tuple[str, str]:
+    """The address and the name of the suite of Debian that the system is of."""
+    address, suite = next(at.split()[:2] for at in mirrors() if "-security" not in at)
+    return address, suite
+
+
+def fetch(name: str, suite: str, folder: Path, architecture: str = "amd64") -> Path:
+    """Download a package of another suite or architecture into a folder; nothing of the system's is changed.
 
     apt keeps the suite's lists in the folder, and checks them by Debian's key. Raises FerryError.
     """
     ensure(["debian-archive-keyring"])
-    address = next(at.split()[0] for at in mirrors() if "-security" not in at)
-    apt = ["apt-get", "-q", *apart(folder / "apt", "deb", [f"{address} {suite} main"])]
+    place = f"{own_suite()[0]} {suite} main"
+    foreign = ("-o", f"APT::Architecture={architecture}", "-o", f"APT::Architectures={architecture}")
+    apt = ["apt-get", "-q", *apart(folder / "apt", "deb", [place]), *foreign]
     try:
         proc.run([*apt, "update", "--error-on=any"], title=f"list {suite}", env=APT_ENV)
         proc.run([*apt, "download", name], title=f"fetch {name} of {suite}", cwd=folder, env=APT_ENV)
     except CommandFailed as err:
         raise FerryError(f"apt cannot fetch {name} of {suite}; is there a network?\n{err}") from err
     return max(folder.glob(f"{name}_*.deb"))
+
+
+def unpacked(name: str, suite: str, folder: Path, architecture: str = "amd64") -> tuple[str, Path]:
+    """The version of a package that was fetched into a folder, and its files; once, until it is removed."""
+    with files.locked(folder / "package.lock"):
+        place = folder / "package"
+        debs = sorted(place.glob(f"{name}_*.deb"))
+        if not debs:
+            debs = [fetch(name, suite, place, architecture)]
+        version = proc.output(["dpkg-deb", "-f", debs[-1], "Version"]).strip()
+        root = debs[-1].with_suffix("")
+        if not root.is_dir():
+            scratch = place / "unpacked.new"
+            shutil.rmtree(scratch, ignore_errors=True)
+            proc.run(["dpkg-deb", "-x", debs[-1], scratch], title=f"unpack {debs[-1].name}")
+            scratch.rename(root)
+        return version, root
 
 
 def ensure(names: Sequence[str]) -> None:

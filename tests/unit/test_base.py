@@ -67,7 +67,7 @@ def fetched(fake_program: FakeProgram, toml: Path, monkeypatch: pytest.MonkeyPat
     toml.write_text('suite = "later"\n' + TOML.replace("/t", "/usr/src/l.tar.xz"))
     names: list[str] = []
 
-    def fetch(name: str, suite: str, folder: Path) -> Path:
+    def fetch(name: str, suite: str, folder: Path, architecture: str) -> Path:
         names.append(f"{name} of {suite}")
         folder.mkdir(exist_ok=True)
         (folder / f"{name}_6.12.1-1_all.deb").touch()

@@ -106,20 +106,31 @@ def test_progress_counts_what_make_compiles() -> None:
     assert progress("  LD      vmlinux.o\n") == "3/3 vmlinux.o"
 
 
+@pytest.mark.parametrize("prefix", ["", kbuild.ARM64.cross])
 @pytest.mark.parametrize(
     ("args", "answer"),
     [
-        ("-O2 -c -o a.o a.c", "ccache 1 gcc -O2 -c -o a.o a.c"),
-        ("-Werror -D__SIZEOF_INT128__=0 -S -x c /dev/null -o a", "-Werror"),
-        ("-E -P -x c -", "-E"),
+        ("-O2 -c -o a.o a.c", "ccache 1 {} -O2 -c -o a.o a.c"),
+        ("-Werror -D__SIZEOF_INT128__=0 -S -x c /dev/null -o a", "{} -Werror"),
+        ("-E -P -x c -", "{} -E"),
     ],
 )
-def test_only_what_is_compiled_goes_through_ccache(tmp_path: Path, args: str, answer: str) -> None:
-    for name, text in (("ccache", 'echo ccache $CCACHE_NOCPP2 "$@"'), ("gcc", 'echo "$1"')):
+def test_only_what_is_compiled_goes_through_ccache(
+    tmp_path: Path, args: str, answer: str, prefix: str
+) -> None:
+    """And to the compiler that the script's name asks for."""
+    gcc = f"{prefix}gcc"
+    for name, text in (("ccache", 'echo ccache $CCACHE_NOCPP2 "$@"'), (gcc, f'echo {gcc} "$1"')):
         (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
         (tmp_path / name).chmod(0o755)
     env = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
-    command = [str(kbuild.COMPILER), *args.split()]
-    assert (
-        subprocess.run(command, env=env, capture_output=True, text=True, check=True).stdout.strip() == answer
-    )
+    command = [str(kbuild.COMPILER.with_name(prefix + kbuild.COMPILER.name)), *args.split()]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == answer.format(gcc)
+
+
+def test_another_architecture_has_a_compiler_of_its_own() -> None:
+    assert kbuild.X86.words == ()
+    assert kbuild.ARM64.words[:2] == ("ARCH=arm64", "CROSS_COMPILE=aarch64-linux-gnu-")
+    assert kbuild.ARM64.words[2].endswith("/aarch64-linux-gnu-cached-gcc")
+    assert kbuild.flavour("arm64").arch == kbuild.ARM64

@@ -88,12 +88,13 @@ def test_a_package_of_another_suite_is_fetched_with_lists_of_its_own(
         'case "$*" in *download*) touch there_1_all.deb there_2_all.deb;; esac',
     )
     folder = tmp_path / "package"
-    assert packages.fetch("there", "later", folder) == folder / "there_2_all.deb"
+    assert packages.fetch("there", "later", folder, "arm64") == folder / "there_2_all.deb"
     update, download = (apt / "asked").read_text().splitlines()
     for line in (update, download):
         for name in ("SourceList", "State::Lists", "Cache"):
             assert f"{name}={folder}/apt" in line
-        assert "SourceParts=/dev/null" in line
+        for setting in ("SourceParts=/dev/null", "APT::Architecture=arm64", "APT::Architectures=arm64"):
+            assert setting in line
     assert update.endswith(" update --error-on=any")
     assert download.endswith(" download there")
     assert (folder / "apt/sources.list").read_text().endswith("http://m/ later main\n")

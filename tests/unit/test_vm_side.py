@@ -16,7 +16,7 @@ from ferry.results import present, report
 from ferry.suites import kselftest, ktap
 from ferry.vm import console, emulator, initramfs, machine, qemu
 from ferry.vm.initramfs import CHARACTERS, FILE, FOLDER, LINK, Entry
-from ferry.vm.machine import MACHINES, ONE_BY_ONE
+from ferry.vm.machine import ARM64, MACHINES, ONE_BY_ONE
 
 MIGBENCH = {
     "call": "move_pages", "memory": "anon", "folio_kib": 4, "bytes": 4096, "threads": 1, "busy": 0,
@@ -133,6 +133,17 @@ def test_machine_places_cpus_and_memory() -> None:
     assert "node,nodeid=1,memdev=ram1,initiator=0" in MACHINES["cxl"].qemu_args()
     assert "shift=0,sleep=off" in MACHINES["icount"].qemu_args()
     assert MACHINES["smp"].with_cpus(1).cpu_nodes == 1
+
+
+def test_a_board_for_arm64_has_the_ports_of_a_pc() -> None:
+    """The job's and the result's, by the names that guest/run.sh knows; its console has another."""
+    kernel = Kernel("arm64", "6.12-arm64", *[Path("built")] * 4)
+    words = qemu._initramfs_command(kernel, ARM64, qemu.Job("", 1.0), Path("vm"))
+    assert words[:1] == ["qemu-system-aarch64"]
+    assert "console=ttyAMA0" in words[words.index("-append") + 1].split()
+    assert words.count("-serial") == 1
+    assert "pci-serial-4x,chardev2=chardev2,chardev3=chardev3" in words
+    assert "file,id=chardev3,path=vm/result" in words
 
 
 def test_a_machine_that_counts_does_not_wait_for_a_timer_that_it_cannot_use() -> None:

@@ -12,8 +12,9 @@ from ferry.kernel import kbuild, tree
 from ferry.vm import emulator
 
 KERNELS = ("vanilla", "ferry", "debug")  # that tests boot
-LONG_KERNELS = ("iommu-kcsan",)  # that those marked "long" boot
 OTHER_KERNELS = (("7.3", "kunit"),)  # that they boot of other bases
+# That those marked "long" boot.
+LONG_KERNELS = ((paths.DEFAULT_BASE, "iommu-kcsan"), (paths.DEFAULT_BASE, "arm64"), ("7.3", "arm64"))
 # Compilers and programs that unit tests run; the kernels' and the emulator's builds install theirs.
 UNIT = ("gcc", "libc6-dev", "libnuma-dev", "make", "xz-utils", "cpio", "groff", "busybox-static")
 # One at a time: a guest whose CPUs wait for another guest's says that they stall.
@@ -23,7 +24,7 @@ ALL = ("--durations", "40")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     much = parser.add_mutually_exclusive_group()
     options.add_flag(much, "unit", "only the tests that need no VM and no kernel")
-    options.add_flag(much, "long", "also under KCSAN, folios one by one, and a first day")
+    options.add_flag(much, "long", "also under KCSAN, folios one by one, on arm64, and a first day")
     parser.set_defaults(takes_rest=True, needs=options.DEVELOPS)
 
 
@@ -34,9 +35,9 @@ def run(args: argparse.Namespace) -> int:
     if args.unit:
         chosen = ["-m", "not vm", *chosen]
     else:
-        for name in (*KERNELS, *(LONG_KERNELS if args.long else ())):
+        for name in KERNELS:
             kbuild.build(name)
-        for base, name in OTHER_KERNELS:
+        for base, name in (*OTHER_KERNELS, *(LONG_KERNELS if args.long else ())):
             kbuild.build(name, tree.places(base))
         emulator.build()
         chosen = [*([] if args.long else ["-m", "not long"]), *(chosen or ALL)]

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 """Which Linux Ferry stands on: the source package that Debian serves, and what is known of it."""
 
-import shutil
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,7 +37,7 @@ def find(path: Path, folder: Path) -> Base:
     """
     table = tomllib.loads(path.read_text())
     if "suite" in table:
-        version, root = _fetched(table["package"], table["suite"], folder)
+        version, root = packages.unpacked(table["package"], table["suite"], folder)
         tarball = root / table["tarball"].lstrip("/")
     else:
         packages.ensure([table["package"]])
@@ -61,26 +60,9 @@ def config_folder(path: Path, folder: Path) -> Path:
     table = tomllib.loads(path.read_text())
     package = f"linux-config-{table['version']}"
     if "suite" in table:
-        return _fetched(package, table["suite"], folder)[1] / "usr/src" / package
+        return packages.unpacked(package, table["suite"], folder)[1] / "usr/src" / package
     packages.ensure([package])
     return Path("/usr/src") / package
-
-
-def _fetched(package: str, suite: str, folder: Path) -> tuple[str, Path]:
-    """The version of a package that was fetched, and its files; fetched once, until it is removed."""
-    with files.locked(folder / "package.lock"):
-        place = folder / "package"
-        debs = sorted(place.glob(f"{package}_*.deb"))
-        if not debs:
-            debs = [packages.fetch(package, suite, place)]
-        version = proc.output(["dpkg-deb", "-f", debs[-1], "Version"]).strip()
-        root = debs[-1].with_suffix("")
-        if not root.is_dir():
-            scratch = place / "unpacked.new"
-            shutil.rmtree(scratch, ignore_errors=True)
-            proc.run(["dpkg-deb", "-x", debs[-1], scratch], title=f"unpack {debs[-1].name}")
-            scratch.rename(root)
-        return version, root
 
 
 def verify(base: Base) -> None:

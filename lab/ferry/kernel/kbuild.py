@@ -34,6 +34,29 @@ _STEP = re.compile(r"  (?:CC|LD|AR|AS|HOSTCC|HOSTLD) (?:\[M\])?\s+(\S+)")
 
 
 @dataclass(frozen=True)
+class Arch:
+    """An architecture to build for, on x86-64."""
+
+    name: str  # make's ARCH
+    image: str  # in the build directory
+    cross: str = ""  # what the names of its compiler and linker begin with
+    packages: tuple[str, ...] = ()  # beside PACKAGES: the compiler, and the C library for kselftests
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """For make."""
+        compiler = COMPILER.with_name(self.cross + COMPILER.name)
+        return (f"ARCH={self.name}", f"CROSS_COMPILE={self.cross}", f"CC={compiler}") if self.cross else ()
+
+
+X86 = Arch("x86", "arch/x86/boot/bzImage")
+ARM64 = Arch(
+    *("arm64", "arch/arm64/boot/Image", "aarch64-linux-gnu-"),
+    packages=("gcc-aarch64-linux-gnu", "libc6-dev-arm64-cross"),
+)
+
+
+@dataclass(frozen=True)
 class Flavour:
     """A kernel that Ferry builds."""
 
@@ -41,6 +64,7 @@ class Flavour:
     fragments: tuple[str, ...]  # in kernel/config, and in that of a base
     patched: bool  # with Ferry's patches and files
     steps: int  # lines that a build from scratch prints, for the progress
+    arch: Arch = X86
 
 
 FLAVOURS = {
@@ -54,6 +78,7 @@ FLAVOURS = {
         Flavour("kcsan", ("common", "ferry", "test", "kcsan"), patched=True, steps=2300),
         Flavour("unbatched", ("common", "ferry", "test", "unbatched"), patched=True, steps=2200),
         Flavour("iommu-kcsan", ("iommu", "kcsan"), patched=True, steps=1000),
+        Flavour("arm64", ("arm64",), patched=True, steps=1000, arch=ARM64),
     )
 }
 
@@ -64,7 +89,7 @@ class Kernel:
 
     flavour: str
     release: str  # uname -r
-    image: Path  # bzImage
+    image: Path  # bzImage; of arm64 Image
     modules_dir: Path  # has lib/modules/RELEASE
     build_dir: Path  # make's O=
     source_dir: Path
@@ -78,17 +103,18 @@ def flavour(name: str) -> Flavour:
 def build(name: str, places: Places | None = None) -> Kernel:
     """Build a flavour (vanilla, ferry, debug) unless it is up to date; raises FerryError."""
     row, places = flavour(name), places or tree.HERE
-    packages.ensure(PACKAGES)
+    packages.ensure((*PACKAGES, *row.arch.packages))
     with files.locked(places.build / "kernel.lock"):
         out = prepare(row, places)
-        parts = (repr(row), tree.fingerprint(out.parent, places), out / ".config", _compiler())
+        parts = (repr(row), tree.fingerprint(out.parent, places), out / ".config", _compiler(row.arch))
         print_ = files.digest(*parts)
         stamp = out / "ferry-built.json"
         done = json.loads(files.read(stamp) or "{}")
         if done.get("fingerprint") != print_:
             stamp.unlink(missing_ok=True)
             steps = None if (out / "vmlinux").exists() else row.steps
-            make(out, "bzImage", "modules", title=f"build {row.name}", on_line=counter(steps))
+            targets = (Path(row.arch.image).name, "modules")
+            make(out, *row.arch.words, *targets, title=f"build {row.name}", on_line=counter(steps))
             install_modules(row, out)
             files.write(stamp, json.dumps({"fingerprint": print_}))
         return _kernel(row, out)
@@ -136,13 +162,14 @@ def _configure(row: Flavour, out: Path, places: Places) -> None:
     settings = sorted(ENV.items())
     # Kconfig asks the compiler, and what ENV says can change its answers.
     state = files.digest(
-        config.render(options), tree.fingerprint(out.parent, places), _compiler(), repr(settings)
+        config.render(options), tree.fingerprint(out.parent, places), _compiler(row.arch), repr(settings)
     )
     if files.read(stamp) == state:
         return
     stamp.unlink(missing_ok=True)
     scratch = out / ".config.new"
-    set_options(out, options, f"KCONFIG_CONFIG={scratch}", title=f"configure {row.name}")
+    words = (*row.arch.words, f"KCONFIG_CONFIG={scratch}")
+    set_options(out, options, *words, title=f"configure {row.name}")
     config.verify(options, config.parse(scratch.read_text()))
     files.write(out / ".config", scratch.read_text())
     files.write(stamp, state)
@@ -154,8 +181,8 @@ def set_options(out: Path, options: config.Options, *words: str, title: str = "c
     make(out, f"KCONFIG_ALLCONFIG={out / 'ferry.config'}", *words, "allnoconfig", title=title)
 
 
-def _compiler() -> str:
-    return proc.output(["gcc", "--version"])
+def _compiler(arch: Arch) -> str:
+    return "".join(proc.output([f"{cross}gcc", "--version"]) for cross in dict.fromkeys(("", arch.cross)))
 
 
 def step(line: str) -> str | None:
@@ -183,7 +210,7 @@ def install_modules(row: Flavour, out: Path) -> None:
     scratch = out / "modules.new"
     shutil.rmtree(scratch, ignore_errors=True)
     options = (f"INSTALL_MOD_PATH={scratch}", "INSTALL_MOD_STRIP=1", "modules_install")
-    make(out, *options, title=f"install modules of {row.name}")
+    make(out, *row.arch.words, *options, title=f"install modules of {row.name}")
     shutil.rmtree(out / "modules", ignore_errors=True)
     scratch.rename(out / "modules")
 
@@ -192,7 +219,7 @@ def _kernel(row: Flavour, out: Path) -> Kernel:
     return Kernel(
         flavour=row.name,
         release=(out / "include/config/kernel.release").read_text().strip(),
-        image=out / "arch/x86/boot/bzImage",
+        image=out / row.arch.image,
         modules_dir=out / "modules",
         build_dir=out,
         source_dir=out.parent,

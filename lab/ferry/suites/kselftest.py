@@ -47,16 +47,16 @@ def build(kernel: Kernel) -> list[Path]:
 
 def build_folder(kernel: Kernel, folder: str, names: Iterable[str] = ()) -> list[Path]:
     """The programs of one folder of selftests, or some of them."""
+    arch = kbuild.flavour(kernel.flavour).arch
     # Debian 12's own headers are older than what the functions of selftests/mm use.
-    kbuild.make(kernel.build_dir, "headers", title="make the headers for kselftests")
+    kbuild.make(kernel.build_dir, *arch.words, "headers", title="make the headers for kselftests")
     source = kernel.source_dir / "tools/testing/selftests" / folder
-    output = kernel.source_dir.parent / "selftests" / folder
+    kind = f"selftests-{arch.name}" if arch.cross else "selftests"
+    output = kernel.source_dir.parent / kind / folder
     output.mkdir(parents=True, exist_ok=True)
-    headers = f"KHDR_INCLUDES=-isystem {kernel.build_dir}/usr/include"
+    words = (*arch.words, f"OUTPUT={output}", f"KHDR_INCLUDES=-isystem {kernel.build_dir}/usr/include")
     targets = [output / name for name in names]
-    proc.run(
-        ["make", "-C", source, f"OUTPUT={output}", headers, *targets], title=f"build kselftests of {folder}"
-    )
+    proc.run(["make", "-C", source, *words, *targets], title=f"build kselftests of {folder}")
     programs = [p for p in output.iterdir() if p.is_file() and not p.suffix]
     if not programs:
         raise FerryError(f"{source} built no test into {output}")
@@ -90,7 +90,10 @@ def boot(kernel: Kernel, machine: Machine, programs: list[Path], *, kunit: bool,
     """What is said in one boot, where a script may do something first. Raises as run()."""
     limit = 120.0 + TEST_S * (len(programs) + kunit + bool(first))
     args = ("kunit.enable=1",) if kunit else ()
-    job = qemu.Job(first + script(kunit, programs), limit, host_root=True, kernel_args=args)
+    # What is built for another architecture cannot run on this one's root.
+    given = {str(program): program for program in programs} if machine.arm64 else {}
+    text = first + script(kunit, programs)
+    job = qemu.Job(text, limit, host_root=not machine.arm64, programs=given, kernel_args=args)
     return qemu.run(kernel, machine, job).said
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from ferry import packages
+from ferry import packages, paths
 from ferry.errors import FerryError
 
 BUSYBOX = Path("/usr/bin/busybox")  # Debian: busybox-static
@@ -59,12 +59,21 @@ def modules(installed: Path) -> dict[str, Path]:
     return {str(path.relative_to(installed)): path for path in paths if path.is_file()}
 
 
-def root(init: str, programs: Mapping[str, Path]) -> bytes:
+def busybox(arm64: bool = False) -> Path:
+    """Debian's, which is installed; that for arm64 is fetched."""
+    if not arm64:
+        packages.ensure(["busybox-static"])
+        return BUSYBOX
+    suite = packages.own_suite()[1]
+    root = packages.unpacked("busybox-static", suite, paths.BUILD / "arm64", "arm64")[1]
+    return next(path for path in (root / "usr/bin/busybox", root / "bin/busybox") if path.is_file())
+
+
+def root(init: str, programs: Mapping[str, Path], arm64: bool = False) -> bytes:
     """A root with busybox, a script as /init, and files of the host at given paths of the guest."""
-    packages.ensure(["busybox-static"])
     entries = [
         Entry("init", FILE, init.encode()),
-        Entry("bin/busybox", FILE, BUSYBOX.read_bytes()),
+        Entry("bin/busybox", FILE, busybox(arm64).read_bytes()),
         Entry("bin/sh", LINK, b"busybox"),
         Entry("dev/console", CHARACTERS, device=(5, 1)),
         *(Entry(name, FOLDER) for name in ("proc", "sys", "tmp")),

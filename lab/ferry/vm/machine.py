@@ -26,6 +26,10 @@ ICOUNT_DATE = "2026-01-01"
 # virtual time in a loop of PAUSE, at each of which TCG leaves its code: eight seconds of a boot's ten.
 ICOUNT_ARGS = ("nolapic_timer",)
 
+# Its board for arm64. Pointers are signed in a way of QEMU's own, which costs less.
+ARM64_PROGRAM = "qemu-system-aarch64"
+ARM64_ARGS = ("-machine", "virt,gic-version=3,mte=on", "-cpu", "max,pauth-impdef=on")
+
 # QEMU's device that can do DMA to any address, for a program to drive.
 EDU = ("-device", "edu,dma_mask=0xffffffffffffffff")
 
@@ -46,6 +50,7 @@ class Machine:
     invalidation_ns: int = 0  # that dropping addresses from its cache takes, in virtual time
     slow_nodes: bool = False  # ACPI says that nodes without CPUs are slower, so Linux demotes to them
     kernel_args: tuple[str, ...] = ()
+    arm64: bool = False
     program: tuple[str, ...] = ()  # an emulator's command, instead of the one that command() chooses
     devices: tuple[str, ...] = ()
 
@@ -80,12 +85,19 @@ class Machine:
         In Debian's they can run code that another has replaced, and it depends on luck, how fast a huge
         page is copied (server/qemu/patches says why).
         """
-        return not (self.program or self.icount or kvm)
+        return not (self.arm64 or self.program or self.icount or kvm)
 
     def command(self, kvm: bool = False) -> tuple[str, ...]:
         """The emulator: what its command line begins with."""
+        if self.arm64:
+            return (ARM64_PROGRAM,)
         own = emulator.command() if self.needs_own_emulator(kvm) else ["qemu-system-x86_64"]
         return self.program or tuple(own)
+
+    @property
+    def console(self) -> str:
+        """What Linux calls its first serial port."""
+        return "ttyAMA0" if self.arm64 else "ttyS0"
 
     @property
     def command_line(self) -> tuple[str, ...]:
@@ -121,7 +133,8 @@ class Machine:
         elif kvm:
             args = ["-cpu", "host", "-accel", "kvm"]
         else:
-            args = ["-cpu", TCG_CPU, "-accel", f"tcg,thread=multi,tb-size={TRANSLATED_MIB}"]
+            cpu = ARM64_ARGS if self.arm64 else ("-cpu", TCG_CPU)
+            args = [*cpu, "-accel", f"tcg,thread=multi,tb-size={TRANSLATED_MIB}"]
         if self.slow_nodes:
             args += ["-machine", "hmat=on"]
         if self.iommu:
@@ -167,6 +180,9 @@ MACHINES = {
         Machine("iommu-smp", cpus=4, nodes=1, cpu_nodes=1, iommu=True, devices=EDU),
     )
 }
+
+# Apart from these: it boots kernels of the flavour arm64 alone.
+ARM64 = Machine("arm64", node_mib=1024, arm64=True)
 
 
 def available_mib() -> int:

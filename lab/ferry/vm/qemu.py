@@ -129,7 +129,7 @@ def run(
             command = _host_root_command(kernel, machine, job, folder, kvm)
         else:
             command = _initramfs_command(kernel, machine, job, folder, kvm)
-            _write_root(kernel, job, folder)
+            _write_root(kernel, machine, job, folder)
         until = time.monotonic() + job.timeout_s
         with (folder / "emulator").open("w") as log, _child(command, log) as child:
             in_time = _follow(child, folder / "output", until, on_output, cancelled)
@@ -147,7 +147,7 @@ def shell(kernel: Kernel, machine: Machine, job: Job) -> int:
     with _folder(job) as folder:
         terminal = ("-chardev", "stdio,id=terminal,mux=on,signal=off", "-serial", "chardev:terminal")
         command = _initramfs_command(kernel, machine, job, folder, output=terminal)
-        _write_root(kernel, job, folder)
+        _write_root(kernel, machine, job, folder)
         subprocess.run(command, preexec_fn=proc.die_with_parent)
         return _judge(kernel, folder, job, in_time=True).status
 
@@ -180,7 +180,7 @@ def identity(kernel: Kernel, machine: Machine, job: Job, kvm: bool = False) -> s
         raise ValueError("a job on the host's root has no identity")
     program, *firmware = machine.command(kvm)
     used = {"kernel": kernel.image, "emulator": Path(shutil.which(program) or program)}
-    used |= {"init": GUEST / "init.sh", "busybox": initramfs.BUSYBOX} | _programs(kernel, job)
+    used |= {"init": GUEST / "init.sh", "busybox": initramfs.busybox(machine.arm64)} | _programs(kernel, job)
     used |= {str(path): path for path in emulator.firmware()}
     alike = replace(kernel, image=Path("kernel"))
     if job.plugin:
@@ -197,7 +197,7 @@ def ensure_emulator(machine: Machine, kvm: bool = False) -> None:
     if machine.command(kvm)[0] == str(emulator.BINARY):
         emulator.build()
     elif not machine.program:
-        packages.ensure(["qemu-system-x86"])
+        packages.ensure(["qemu-system-arm" if machine.arm64 else "qemu-system-x86"])
 
 
 def vng_command(kernel: Kernel, machine: Machine, kernel_args: tuple[str, ...], kvm: bool) -> list[str]:
@@ -250,14 +250,15 @@ def _initramfs_command(
     kvm: bool = False,
     output: Sequence[str] | None = None,
 ) -> list[str]:
-    append = ["console=ttyS0", "loglevel=7", *KERNEL_ARGS, *machine.command_line, *job.kernel_args]
+    port = f"console={machine.console}"
+    append = [port, "loglevel=7", *KERNEL_ARGS, *machine.command_line, *job.kernel_args]
+    ports = [*(output or _serial(folder / "output")), *_serial(folder / "result")]
     return [
         *(*machine.bare(kvm), "-no-reboot"),
         *(job.plugin.words(folder) if job.plugin else ()),
         *(("-qmp", f"unix:{folder / CONTROL},server=on,wait=off") if job.controlled else ()),
         *("-kernel", str(kernel.image), "-initrd", str(folder / ROOT), "-append", " ".join(append)),
-        *(*_serial(folder / "console"), *(output or _serial(folder / "output"))),
-        *_serial(folder / "result"),
+        *(*_serial(folder / "console"), *(_pci_ports(folder) if machine.arm64 else ports)),
     ]
 
 
@@ -266,13 +267,21 @@ def _programs(kernel: Kernel, job: Job) -> dict[str, Path]:
     return {"ferry/run.sh": GUEST / "run.sh"} | initramfs.modules(kernel.modules_dir) | dict(job.programs)
 
 
-def _write_root(kernel: Kernel, job: Job, folder: Path) -> None:
+def _write_root(kernel: Kernel, machine: Machine, job: Job, folder: Path) -> None:
     programs = _programs(kernel, job) | {"ferry/job.sh": folder / "job.sh"}
-    (folder / ROOT).write_bytes(initramfs.root((GUEST / "init.sh").read_text(), programs))
+    (folder / ROOT).write_bytes(initramfs.root((GUEST / "init.sh").read_text(), programs, machine.arm64))
 
 
 def _serial(path: Path) -> list[str]:
     return ["-serial", f"file:{path}"]
+
+
+def _pci_ports(folder: Path) -> list[str]:
+    """A card with ports of the names that a PC has: the board for arm64 has its console alone."""
+    places = {"chardev2": folder / "output", "chardev3": folder / "result"}
+    ends = (f"file,id={name},path={path}" for name, path in places.items())
+    card = ",".join(["pci-serial-4x", *(f"{name}={name}" for name in places)])
+    return [*(word for end in ends for word in ("-chardev", end)), "-device", card]
 
 
 def _may_unshare() -> bool:
