@@ -231,15 +231,29 @@ static void end_child(int signal)
 	_exit(1);
 }
 
+/* The instruction that returns */
+static const unsigned char ret[] = {
+#if defined(__x86_64__)
+	0xc3
+#elif defined(__aarch64__)
+	0xc0, 0x03, 0x5f, 0xd6
+#endif
+};
+
 /* The second part of a folio is in a VMA of its own, and can be executed */
 TEST_F(folios, end_of_vma)
 {
-	const unsigned char ret = 0xc3;
 	size_t from = 5 * PAGE;
 	int status, pid;
 
-	for (size_t i = 0; i < PAGES; i++)
-		self->addr[i * PAGE] = ret;
+	if (!sizeof(ret))
+		SKIP(return, "not known how to return on this architecture");
+	for (size_t i = 0; i < PAGES; i++) {
+		char *at = self->addr + i * PAGE;
+
+		memcpy(at, ret, sizeof(ret));
+		__builtin___clear_cache(at, at + sizeof(ret));
+	}
 	ASSERT_EQ(0, mprotect(self->addr + from, SIZE - from,
 			      PROT_READ | PROT_WRITE | PROT_EXEC));
 	EXPECT_MOVES(1);
