@@ -14,7 +14,7 @@ from ferry.vm import emulator
 KERNELS = ("vanilla", "ferry", "debug")  # that tests boot
 OTHER_KERNELS = (("7.3", "kunit"),)  # that they boot of other bases
 # That those marked "long" boot.
-LONG_KERNELS = ((paths.DEFAULT_BASE, "iommu-kcsan"), (paths.DEFAULT_BASE, "arm64"), ("7.3", "arm64"))
+LONG_KERNELS = ((paths.DEFAULT_BASE, "iommu-kcsan"), ("7.3", "arm64"))
 # Compilers and programs that unit tests run; the kernels' and the emulator's builds install theirs.
 UNIT = ("gcc", "libc6-dev", "libnuma-dev", "make", "xz-utils", "cpio", "groff", "busybox-static")
 # One at a time: a guest whose CPUs wait for another guest's says that they stall.
