@@ -96,7 +96,7 @@ static void free_tables(struct crew *crew, u64 iova, size_t size)
 	iommu_free_empty_tables(domain, iova, iova + size - 1,
 				floor_of(shadow, iova),
 				ceiling_of(shadow, iova + size), &gather);
-	if (!list_empty(&gather.freelist)) {
+	if (gather.end) {
 		shadow->freed++;
 		iommu_iotlb_sync(domain, &gather);
 	}

@@ -15,12 +15,14 @@ from tests.vm import test_ptdma_driver
 pytestmark = pytest.mark.vm
 
 BASE = "7.3"
-# That of VT-d is of 6.12 alone.
+FORMATS = ("amdv1", "riscv_64", "vtdss", "x86_64")  # of the generic page table
+# That of VT-d alone is of 6.12.
 SUITES = [
     *("migrate_offload", "migrate_offload_quota", "migrate_offload_choice", "migrate_offload_eligible"),
     *("migrate_offload_registry", "migrate_offload_overdue"),
     *("migrate_runs", "migrate_ranges", "migrate_batches", "migrate_mapped"),
     *("softdma", "dcbm", "mtcopy", "mtcopy_cpus", "ptdma", "hisi_dma"),
+    *(f"{name}_{suite}" for name in FORMATS for suite in ("empty_tables", "fmt_test", "iommu_test")),
 ]
 # This kernel has nothing that is told of changes to page tables: the debug kernel of 6.12 has.
 SKIPPED = {"migrate_mapped": ["order 4", "order 9", "secondary_mmus_hear_of_it"]}
