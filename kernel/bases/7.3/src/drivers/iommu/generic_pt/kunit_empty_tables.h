@@ -121,7 +121,9 @@ static void note_flush(struct iommu_domain *domain,
 	empty->flushes[min(empty->nr_flushes, MAX_FLUSHES - 1)] = flush;
 	empty->nr_flushes++;
 	empty->nr_freed += flush.nr_tables;
-	iommu_put_pages_list(&gather->freelist);
+	iommu_put_or_spare_pages_list(&gather->freelist,
+				      empty->priv.iommu->spare_tables,
+				      ARRAY_SIZE(empty->priv.iommu->spare_tables));
 }
 
 static const struct iommu_domain_ops empty_ops = {
@@ -137,10 +139,7 @@ static unsigned int free_tables(struct kunit *test, pt_vaddr_t va,
 {
 	struct empty_priv *empty = empty_of(test);
 	unsigned int before = note_tables(test), after;
-	struct linked_tables *was;
 
-	was = kunit_kmemdup(test, &empty->tables, sizeof(*was), GFP_KERNEL);
-	KUNIT_ASSERT_NOT_NULL(test, was);
 	empty->nr_flushes = 0;
 	empty->nr_freed = 0;
 	empty->freed_early = false;
@@ -154,7 +153,6 @@ static unsigned int free_tables(struct kunit *test, pt_vaddr_t va,
 	KUNIT_EXPECT_EQ(test, empty->nr_freed, before - after);
 	KUNIT_EXPECT_FALSE(test, empty->freed_early);
 	KUNIT_EXPECT_LE(test, empty->nr_flushes, MAX_FLUSHES);
-	kunit_kfree(test, was);
 	return after;
 }
 
@@ -406,6 +404,41 @@ static void test_top_that_grew(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, left(test, page, 0, ULONG_MAX), 0);
 }
 
+/* They are empty, the next map uses them, and none is there before its flush */
+static void test_spare_tables(struct kunit *test)
+{
+	struct kunit_iommu_priv *priv = test->priv;
+	void **spare = priv->iommu->spare_tables;
+	pt_vaddr_t page = priv->smallest_pgsz, start = place(test);
+	struct iommu_iotlb_gather gather;
+	void *first, *second;
+
+	KUNIT_EXPECT_EQ(test, left(test, start, 0, ULONG_MAX), 0);
+	first = spare[0];
+	second = spare[1];
+	KUNIT_ASSERT_NOT_NULL(test, first);
+	KUNIT_ASSERT_NOT_NULL(test, second);
+	KUNIT_EXPECT_NULL(test, memchr_inv(first, 0, PAGE_SIZE));
+	KUNIT_EXPECT_NULL(test, memchr_inv(second, 0, PAGE_SIZE));
+
+	do_map(test, start + page, page, page);
+	KUNIT_EXPECT_NULL(test, spare[0]);
+	KUNIT_EXPECT_NULL(test, spare[1]);
+	check_iova(test, start + page, page, page);
+	note_tables(test);
+	KUNIT_EXPECT_NOT_NULL(test, find_table(&empty_of(test)->tables, first));
+	KUNIT_EXPECT_NOT_NULL(test, find_table(&empty_of(test)->tables, second));
+
+	do_unmap(test, start + page, page);
+	iommu_iotlb_gather_init(&gather);
+	iommu_free_empty_tables(&priv->domain, start + page, start + 2 * page - 1,
+				0, ULONG_MAX, &gather);
+	KUNIT_EXPECT_NULL(test, spare[0]);
+	iommu_iotlb_sync(&priv->domain, &gather);
+	KUNIT_EXPECT_NOT_NULL(test, spare[0]);
+	KUNIT_EXPECT_NOT_NULL(test, spare[1]);
+}
+
 #define MANY	40
 
 /* Pages far apart, some of which share tables; those that are left stay */
@@ -459,6 +492,7 @@ static struct kunit_case empty_tables_cases[] = {
 	KUNIT_CASE_FMT(test_far_is_flushed_apart),
 	KUNIT_CASE_FMT(test_tables_unlinked_otherwise),
 	KUNIT_CASE_FMT(test_top_that_grew),
+	KUNIT_CASE_FMT(test_spare_tables),
 	KUNIT_CASE_FMT(test_any_order),
 	{},
 };
