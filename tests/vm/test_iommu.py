@@ -189,7 +189,7 @@ def test_kunit(flavour: str) -> None:
     kernel = kbuild.build(flavour)
     suites = SUITES[paths.BASE]
     script = "\n".join(f"output {name} </sys/kernel/debug/kunit/{name}/results" for name in suites)
-    job = qemu.Job(script, BOOT_S, kernel_args=("kunit.enable=1",))
+    job = qemu.Job(script, BOOT_S, kernel_args=("kunit.enable=1", "kunit.filter_glob=*_empty_tables"))
     said = kselftest.outputs(qemu.run(kernel, machine.get("iommu-smp"), job).said)
     for name in suites:
         cases = ktap.parse(said.get(name, ""))

@@ -67,10 +67,11 @@ class Loop:
 
 
 # Who links a table notes that it was written back (patch 0062, which mends a defect of Linux):
-# about 10 instructions for each table. Loops that link a table each time may cost that more.
+# about 10 instructions for each table. On 7.3, which has no such defect, it counts the table and looks for
+# a spare one: 16 instructions. Loops that link a table each time may cost that more.
 LOOPS = (
     Loop("driver_4k", "iommu_map, 4 KiB, one place", "same_4k", 1500, 0.2),
-    Loop("driver_4k_pass", "iommu_map, 4 KiB, fresh addresses", "pass_4k", 0, 0.4),
+    Loop("driver_4k_pass", "iommu_map, 4 KiB, fresh addresses", "pass_4k", 0, 0.5),
     Loop("driver_2m", "iommu_map, 2 MiB, one place", "same_2m", 1500, 0.2),
     Loop("driver_range", "iommu_map, 512 x 4 KiB", "range_4k", 200, 0.3),
     Loop("driver_1g", "iommu_map, 1 GiB of 4 KiB pages", "range_1g", 4, 0.2),

@@ -508,8 +508,7 @@ static int empty_tables_init(struct kunit *test)
 	empty = kunit_kzalloc(test, sizeof(*empty), GFP_KERNEL);
 	if (!empty)
 		return -ENOMEM;
-	empty->priv.orig_nr_secondary_pagetable =
-		global_node_page_state(NR_SECONDARY_PAGETABLE);
+	empty->priv.orig_nr_secondary_pagetable = kunit_nr_table_pages();
 	ret = pt_kunit_priv_init(test, &empty->priv);
 	if (ret)
 		return ret;
@@ -526,7 +525,7 @@ static void empty_tables_exit(struct kunit *test)
 		return;
 	pt_iommu_deinit(priv->iommu);
 	KUNIT_ASSERT_EQ(test, priv->orig_nr_secondary_pagetable,
-			global_node_page_state(NR_SECONDARY_PAGETABLE));
+			kunit_nr_table_pages());
 }
 
 static struct kunit_suite NS(empty_tables_suite) = {
