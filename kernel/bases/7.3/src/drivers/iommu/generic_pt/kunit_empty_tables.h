@@ -323,11 +323,13 @@ static void test_near_is_flushed_together(struct kunit *test)
 	pt_vaddr_t start = place(test), span = table_sz(test, 0);
 	pt_vaddr_t beside = start + span + SZ_64K;
 
-	free_beside(test, start, beside);
+	/* Hardware that does not like gaps has two flushes all the same */
 	if (pt_feature(priv->common, PT_FEAT_FLUSH_RANGE_NO_GAPS)) {
+		free_beside(test, start, beside);
 		KUNIT_EXPECT_EQ(test, empty_of(test)->nr_flushes, 2);
-		return;
+		priv->common->features &= ~BIT(PT_FEAT_FLUSH_RANGE_NO_GAPS);
 	}
+	free_beside(test, start, beside);
 	KUNIT_EXPECT_EQ(test, empty_of(test)->nr_flushes, 1);
 	KUNIT_EXPECT_EQ(test, flush[0].start, start);
 	KUNIT_EXPECT_EQ(test, flush[0].last, beside + priv->smallest_pgsz - 1);
