@@ -120,8 +120,9 @@ def test_dcbm_moves_by_devices_that_fail(iommu: bool) -> None:
     assert counted["failed"] > 0
     assert (counted["kept"], counted["overdue"]) == (0, 0)
     assert counted["moved"] > 64 << 20
-    # Each of the queues that take nothing more is given up, or the CPU would copy a part of each folio.
-    assert len(set(re.findall(r"0000:00:0[de]\.0: dcbm: (\S+) (?:is idle|retired)", log))) == 4
+    # Queues that take nothing more are given up, or the CPU would copy a part of each folio: both of the
+    # device that halts first. Those of the other are asked again only if the CPU is not cheaper by then.
+    assert len(set(re.findall(r"0000:00:0d\.0: dcbm: (\S+) (?:is idle|retired)", log))) == 2
     assert len(re.findall(r"idxd 0000:00:..\.0: idxd halted", log)) == 2
 
 
