@@ -39,7 +39,8 @@
  *
  * Deep the CPU has no turns, so it must not be cheaper either. What is not known is
  * tried, and what has lost again after ten seconds, for as many pages as tell
- * something.
+ * something. Deep is tried again at once if it has lost the first time: it was the
+ * short end of a call, where little that disturbs it costs much.
  */
 void migrate_stretch_begin(struct migrate_stretch *stretch,
 			   struct migrate_offload_state *state,
@@ -65,6 +66,7 @@ void migrate_stretch_begin(struct migrate_stretch *stretch,
 		return;
 	stretch->deep = deep && deep + deep / SHALLOW_BONUS <
 				min(shallow, cpu ?: shallow);
+	due |= deep && !stretch->deep && !READ_ONCE(depth->sure);
 	if (shallow && deep && !due)
 		return;
 	stretch->pages_left = stretch->deep || !shallow ? LEAST_PAGES :
@@ -87,19 +89,22 @@ void migrate_stretch_begin(struct migrate_stretch *stretch,
  * @now_ns: what time it is
  *
  * One that its call has cut short tells too little. What the CPU copied in its turns is
- * in neither figure.
+ * in neither figure. The second of deep takes the place of the first.
  */
 void migrate_stretch_end(const struct migrate_stretch *stretch,
 			 struct migrate_offload_state *state, u64 now_ns)
 {
-	u32 *ns = &state->depth[stretch->order].ns[stretch->deep];
+	struct migrate_depth *depth = &state->depth[stretch->order];
+	u32 *ns = &depth->ns[stretch->deep];
 	u64 old = READ_ONCE(*ns), new;
 
 	if (stretch->pages < LEAST_PAGES)
 		return;
 	new = div64_u64(now_ns - stretch->start_ns,
 			max(stretch->pages_moved, 1));
-	if (old)
+	if (old && (!stretch->deep || READ_ONCE(depth->sure)))
 		new = DIV_ROUND_UP(old + min(new, 2 * old), 2);
 	WRITE_ONCE(*ns, clamp(new, 1, U32_MAX));
+	if (old && stretch->deep)
+		WRITE_ONCE(depth->sure, true);
 }

@@ -108,10 +108,12 @@ struct migrate_turn {
  * struct migrate_depth - how long a page takes that is copied while it is mapped
  * @ns: if little is in flight, and if much is; 0: not known
  * @tried: in jiffies; when the dearer one was last tried
+ * @sure: much was in flight more than once
  */
 struct migrate_depth {
 	u32 ns[2];
 	unsigned long tried;
+	bool sure;
 };
 
 /* So many base pages of mapped folios are in flight at one moment, if many are */

@@ -64,7 +64,7 @@ static void deep_where_it_pays(struct kunit *test)
 	KUNIT_EXPECT_FALSE(test, depth_stretch(&state, all, all, 80));
 	KUNIT_EXPECT_TRUE(test, depth_stretch(&state, all, all, 70));
 	/* By more than an eighth */
-	KUNIT_EXPECT_TRUE(test, depth_stretch(&state, all, all, 72));
+	KUNIT_EXPECT_TRUE(test, depth_stretch(&state, all, all, 70));
 	KUNIT_EXPECT_TRUE(test, depth_stretch(&state, all, all, 73));
 	KUNIT_EXPECT_FALSE(test, depth_stretch(&state, all, all, 80));
 	/* Nor where the CPU is cheaper */
@@ -91,6 +91,7 @@ static void shallow_where_copies_are_void(struct kunit *test)
 	unsigned long all = DEPTH_CALL;
 
 	KUNIT_EXPECT_FALSE(test, depth_stretch(&state, all, all, 80));
+	KUNIT_EXPECT_TRUE(test, depth_stretch(&state, all, all, 40));
 	KUNIT_EXPECT_TRUE(test, depth_stretch(&state, all, all, 40));
 	KUNIT_EXPECT_TRUE(test, depth_stretch(&state, all, all / 4, 40));
 	KUNIT_EXPECT_TRUE(test, depth_stretch(&state, all, all / 4, 40));
@@ -120,6 +121,20 @@ static void deep_is_nothing_for_a_small_call(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, stretch.pages_left, ULONG_MAX);
 }
 
+/* The first may have been disturbed */
+static void deep_loses_only_twice(struct kunit *test)
+{
+	struct migrate_offload_state state = { .may_deepen = true, .deadline = HZ };
+	unsigned long all = DEPTH_CALL;
+
+	KUNIT_EXPECT_FALSE(test, depth_stretch(&state, all, all, 80));
+	KUNIT_EXPECT_TRUE(test, depth_stretch(&state, all, all, 90));
+	KUNIT_EXPECT_TRUE(test, depth_stretch(&state, all, all, 60));
+	KUNIT_EXPECT_TRUE(test, depth_stretch(&state, all, all, 90));
+	KUNIT_EXPECT_FALSE(test, depth_stretch(&state, all, all, 80));
+	KUNIT_EXPECT_FALSE(test, depth_stretch(&state, all, all, 80));
+}
+
 static void other_depth_is_tried_again(struct kunit *test)
 {
 	struct migrate_offload_state state = { .may_deepen = true, .deadline = HZ };
@@ -127,6 +142,7 @@ static void other_depth_is_tried_again(struct kunit *test)
 	struct migrate_stretch stretch;
 
 	depth_stretch(&state, all, all, 80);
+	depth_stretch(&state, all, all, 90);
 	depth_stretch(&state, all, all, 90);
 	state.depth[0].tried = jiffies - 10 * HZ;
 	migrate_stretch_begin(&stretch, &state, 0, all, 0);
@@ -248,6 +264,7 @@ static struct kunit_case migrate_offload_quota_cases[] = {
 	KUNIT_CASE(deep_where_it_pays),
 	KUNIT_CASE(shallow_where_copies_are_void),
 	KUNIT_CASE(deep_is_nothing_for_a_small_call),
+	KUNIT_CASE(deep_loses_only_twice),
 	KUNIT_CASE(other_depth_is_tried_again),
 	KUNIT_CASE(quota_is_what_the_engine_does_in_time),
 	KUNIT_CASE(void_copies_leave_less_in_flight),
