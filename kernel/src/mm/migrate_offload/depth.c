@@ -39,8 +39,9 @@
  *
  * Deep the CPU has no turns, so it must not be cheaper either. What is not known is
  * tried, and what has lost again after ten seconds, for as many pages as tell
- * something. Deep is tried again at once if it has lost the first time: it was the
- * short end of a call, where little that disturbs it costs much.
+ * something. Deep that was cheaper, but not by enough, is tried once more in the next
+ * call: the first time it was the short end of a call, where little that disturbs it
+ * costs much.
  */
 void migrate_stretch_begin(struct migrate_stretch *stretch,
 			   struct migrate_offload_state *state,
@@ -52,6 +53,7 @@ void migrate_stretch_begin(struct migrate_stretch *stretch,
 	u64 deep = READ_ONCE(depth->ns[true]);
 	struct migrate_cost *cost = &state->costs[false][order];
 	u64 cpu = READ_ONCE(cost->cpu_ns);
+	u64 other = min(shallow, cpu ?: shallow);
 	bool due = time_after_eq(jiffies, READ_ONCE(depth->tried) + RETRY_OTHER);
 
 	*stretch = (struct migrate_stretch) {
@@ -64,9 +66,8 @@ void migrate_stretch_begin(struct migrate_stretch *stretch,
 	/* All copies of a slow engine may end at one time: well before the deadline */
 	if (shallow * MIGRATE_DEEP_PAGES > jiffies_to_nsecs(state->deadline) / 4)
 		return;
-	stretch->deep = deep && deep + deep / SHALLOW_BONUS <
-				min(shallow, cpu ?: shallow);
-	due |= deep && !stretch->deep && !READ_ONCE(depth->sure);
+	stretch->deep = deep && deep + deep / SHALLOW_BONUS < other;
+	due |= !stretch->deep && deep < other && !READ_ONCE(depth->sure);
 	if (shallow && deep && !due)
 		return;
 	stretch->pages_left = stretch->deep || !shallow ? LEAST_PAGES :

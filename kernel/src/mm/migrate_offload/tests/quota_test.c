@@ -122,16 +122,26 @@ static void deep_is_nothing_for_a_small_call(struct kunit *test)
 }
 
 /* The first may have been disturbed */
-static void deep_loses_only_twice(struct kunit *test)
+static void deep_loses_by_little_only_twice(struct kunit *test)
 {
 	struct migrate_offload_state state = { .may_deepen = true, .deadline = HZ };
 	unsigned long all = DEPTH_CALL;
 
 	KUNIT_EXPECT_FALSE(test, depth_stretch(&state, all, all, 80));
-	KUNIT_EXPECT_TRUE(test, depth_stretch(&state, all, all, 90));
+	KUNIT_EXPECT_TRUE(test, depth_stretch(&state, all, all, 79));
 	KUNIT_EXPECT_TRUE(test, depth_stretch(&state, all, all, 60));
 	KUNIT_EXPECT_TRUE(test, depth_stretch(&state, all, all, 90));
 	KUNIT_EXPECT_FALSE(test, depth_stretch(&state, all, all, 80));
+	KUNIT_EXPECT_FALSE(test, depth_stretch(&state, all, all, 80));
+}
+
+static void deep_that_is_dearer_loses_at_once(struct kunit *test)
+{
+	struct migrate_offload_state state = { .may_deepen = true, .deadline = HZ };
+	unsigned long all = DEPTH_CALL;
+
+	KUNIT_EXPECT_FALSE(test, depth_stretch(&state, all, all, 80));
+	KUNIT_EXPECT_TRUE(test, depth_stretch(&state, all, all, 80));
 	KUNIT_EXPECT_FALSE(test, depth_stretch(&state, all, all, 80));
 }
 
@@ -142,7 +152,6 @@ static void other_depth_is_tried_again(struct kunit *test)
 	struct migrate_stretch stretch;
 
 	depth_stretch(&state, all, all, 80);
-	depth_stretch(&state, all, all, 90);
 	depth_stretch(&state, all, all, 90);
 	state.depth[0].tried = jiffies - 10 * HZ;
 	migrate_stretch_begin(&stretch, &state, 0, all, 0);
@@ -264,7 +273,8 @@ static struct kunit_case migrate_offload_quota_cases[] = {
 	KUNIT_CASE(deep_where_it_pays),
 	KUNIT_CASE(shallow_where_copies_are_void),
 	KUNIT_CASE(deep_is_nothing_for_a_small_call),
-	KUNIT_CASE(deep_loses_only_twice),
+	KUNIT_CASE(deep_loses_by_little_only_twice),
+	KUNIT_CASE(deep_that_is_dearer_loses_at_once),
 	KUNIT_CASE(other_depth_is_tried_again),
 	KUNIT_CASE(quota_is_what_the_engine_does_in_time),
 	KUNIT_CASE(void_copies_leave_less_in_flight),
