@@ -5,7 +5,9 @@
  * moved is put back as it was. If the engine misses its deadline, all that it still
  * copies is left to it (overdue.c).
  */
+#include <linux/delay.h>
 #include <linux/jiffies.h>
+#include <linux/math64.h>
 #include <linux/migrate.h>
 #include <linux/mm.h>
 #include <linux/sched.h>
@@ -29,6 +31,8 @@
 #define STEP_JIFFIES	(HZ / 10L)
 /* The longest without sleeping for copies that are not told of */
 #define MOST_LOOK_NS	(2 * NSEC_PER_MSEC)
+/* After that it is slept for 1/128 to 1/64 of the wait so far */
+#define SLEEP_SHIFT	7
 
 static void pipeline_count_moved(struct migrate_pipeline *p,
 				 struct migrate_chunk *chunk,
@@ -315,23 +319,27 @@ bool migrate_pipeline_is_done(struct migrate_pipeline *p,
 
 /*
  * Nothing has ended by now. A chunk that tells is slept for, once: then the rest of it
- * has ended or will soon. A timer may sleep for a tick, so others are spun for, but
- * for those of an engine that is far too slow. Should that one interrupt for the last
- * of the chunk, nobody sleeps until the tick.
+ * has ended or will soon. Others are spun for, but for those that take long, be it that
+ * the engine is slow or that the folio is huge. There the task sleeps each time for a
+ * small part of the wait so far, and is late by that at most.
  */
-static void pipeline_rest(struct migrate_chunk *chunk, u64 *spin_until)
+static void pipeline_rest(struct migrate_chunk *chunk, u64 start,
+			  u64 *spin_until)
 {
+	u64 now = local_clock();
+
 	if (chunk->tell) {
 		/* An interrupt may get lost */
 		wait_for_completion_timeout(&chunk->told, 2);
 		chunk->tell = false;
 		*spin_until = local_clock() + MOST_LOOK_NS;
-	} else if (local_clock() < *spin_until) {
+	} else if (now < *spin_until) {
 		cpu_relax();
 		cond_resched();
-	} else if (wait_for_completion_timeout(&chunk->done, 1)) {
-		/* For whoever waits next */
-		complete(&chunk->done);
+	} else {
+		u64 us = div_u64((now - start) >> SLEEP_SHIFT, NSEC_PER_USEC);
+
+		usleep_range(us, 2 * us);
 	}
 }
 
@@ -371,7 +379,8 @@ static bool pipeline_is_stuck(struct migrate_pipeline *p,
 static u64 pipeline_look_chunk(struct migrate_pipeline *p,
 			       struct migrate_chunk *chunk)
 {
-	u64 spin_until = local_clock() + MOST_LOOK_NS, busy_ns = 0, start_ns;
+	u64 start = local_clock(), spin_until = start + MOST_LOOK_NS;
+	u64 busy_ns = 0, start_ns;
 	int found;
 
 	while (!completion_done(&chunk->done)) {
@@ -380,7 +389,7 @@ static u64 pipeline_look_chunk(struct migrate_pipeline *p,
 		if (found < 0 || pipeline_is_stuck(p, chunk))
 			break;
 		if (!found) {
-			pipeline_rest(chunk, &spin_until);
+			pipeline_rest(chunk, start, &spin_until);
 			continue;
 		}
 		start_ns = ktime_get_ns();
