@@ -290,12 +290,11 @@ def kernel() -> list[Path]:
 
 def update_of_debian() -> list[Path]:
     """The package of Debian's kernel that UPDATE stands for; kept while it is the newest."""
-    if not packages.candidate(UPDATE):
-        raise FerryError(f"apt has no package {UPDATE}: run apt-get update, or choose another --base")
-    depends = proc.output(["apt-cache", "show", "--no-all-versions", UPDATE], env=packages.APT_ENV)
-    package = re.search(r"^Depends: (linux-image-\S+)", depends, re.MULTILINE)
+    query = ["apt-cache", "show", "--no-all-versions", UPDATE]
+    shown = proc.output(query, env=packages.APT_ENV) if packages.candidate(UPDATE) else ""
+    package = re.search(r"^Depends: (linux-image-\S+)", shown, re.MULTILINE)
     if not package:
-        raise FerryError(f"apt does not say what {UPDATE} depends on")
+        raise FerryError(f"apt has no package {UPDATE}: run apt-get update, or choose another --base")
     key = f"{package[1]} {packages.candidate(package[1])}"
     command = ["apt-get", "download", "-q", package[1]]
 
