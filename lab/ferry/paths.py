@@ -10,7 +10,7 @@ KERNEL = ROOT / "kernel"
 BUILD = ROOT / "build"
 # Which Linux of kernel/bases: './ferry --base NAME' puts it into the environment, and starts Python then.
 BASES = KERNEL / "bases"
-DEFAULT_BASE = "6.12"
+DEFAULT_BASE = "7.3"
 BASE = os.environ.get("FERRY_BASE") or DEFAULT_BASE
 # Results of another base are in a folder of their own, so that none replaces another.
 OUT = ROOT / "out" / (BASE if BASE != DEFAULT_BASE else "")

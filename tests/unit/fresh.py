@@ -33,12 +33,12 @@ _COUNTED = threading.Lock()
 
 def _kernel(name: str, places: tree.Places | None = None) -> Kernel:
     kbuild.flavour(name)
-    out = paths.BUILD / f"kernel-{name}"
+    out = (places or tree.HERE).build / f"kernel-{name}"
     (out / "include/config").mkdir(parents=True, exist_ok=True)
-    (out / "include/config/kernel.release").write_text(f"6.12-{name}\n")
+    (out / "include/config/kernel.release").write_text(f"7.3-{name}\n")
     (out / ".config").write_text('CONFIG_CC_VERSION_TEXT="gcc 12"\n')
     (out / "bzImage").touch()
-    return Kernel(name, f"6.12-{name}", out / "bzImage", out, out, paths.BUILD)
+    return Kernel(name, f"7.3-{name}", out / "bzImage", out, out, paths.BUILD)
 
 
 def _emulator() -> Path:

@@ -41,8 +41,7 @@ def test_the_kernels_that_tests_boot_are_built_first() -> None:
     """All of them, where progress is shown, and no other: each takes minutes."""
     texts = [path.read_text() for path in (paths.ROOT / "tests/vm").glob("*.py")]
     booted = {name for name in kbuild.FLAVOURS for text in texts if f'"{name}"' in text}
-    others = {name for _, name in (*runner.OTHER_KERNELS, *runner.LONG_KERNELS)}
-    assert {*runner.KERNELS, *others} == booted
+    assert {*runner.KERNELS, *runner.LONG_KERNELS, runner.OTHER[1]} == booted
 
 
 @pytest.mark.parametrize(
@@ -139,7 +138,7 @@ def test_the_launcher_tells_python_the_base(monkeypatch: pytest.MonkeyPatch) -> 
     assert os.environ["FERRY_BASE"] == "1.0"
 
 
-@pytest.mark.parametrize(("base", "folder"), [("7.3", "out/7.3"), (paths.DEFAULT_BASE, "out")])
+@pytest.mark.parametrize(("base", "folder"), [("6.12", "out/6.12"), (paths.DEFAULT_BASE, "out")])
 def test_results_of_another_base_replace_none(base: str, folder: str) -> None:
     env = os.environ | {"FERRY_BASE": base, "PYTHONPATH": str(paths.ROOT / "lab")}
     words = [sys.executable, "-c", "from ferry import paths; print(paths.OUT.relative_to(paths.ROOT))"]

@@ -244,5 +244,12 @@ def test_an_update_is_debians_newest_kernel_and_is_fetched_once(
         day.update_of_debian()
 
 
+def test_a_base_that_debian_does_not_update_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(packages, "candidate", lambda package: None)
+    monkeypatch.setattr(proc, "output", lambda *_, **__: pytest.fail("apt-cache fails at an unknown name"))
+    with pytest.raises(FerryError, match="choose another --base"):
+        day.update_of_debian()
+
+
 def test_the_kernel_has_what_the_guest_has_loaded() -> None:
     assert {"ext4", "virtio_blk", "virtio_pci"} <= set(disk.MODULES)

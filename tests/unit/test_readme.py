@@ -61,8 +61,8 @@ def test_target_exists(line: str) -> None:
     small = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
     words = (*small, "eleven", "twelve", "thirteen")
     bases = paths.ROOT / "kernel/bases"
-    here, there = (words[len(series.load(bases / name / "series.toml").series)] for name in ("6.12", "7.3"))
-    told = f"{here} series of patches for Linux 6.12, {there} of them for [Linux 7.3]"
+    here, there = (words[len(series.load(bases / name / "series.toml").series)] for name in ("7.3", "6.12"))
+    told = f"{here} series of patches for [Linux 7.3](docs/bases.md), {there} of them for Linux 6.12 LTS too"
     assert told in (paths.ROOT / "README.md").read_text()
 
 

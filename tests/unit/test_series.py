@@ -149,8 +149,8 @@ def test_the_letter_says_what_checkpatch_is_told_to_ignore_and_why(
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        (CORE + HOOK, "not what build/linux has: mm/offload/Makefile, mm/offload/test.c"),
-        (TEST, "not what build/linux has: mm/migrate.c"),
+        (CORE + HOOK, "not what the tree has: mm/offload/Makefile, mm/offload/test.c"),
+        (TEST, "not what the tree has: mm/migrate.c"),
         (TEST + CORE + HOOK, "core.msg: this patch of the series changes nothing"),
         (HOOK + HOOK, "0001-mm-hook.patch does not apply in the series"),
         ('[[series.patch]]\nhooks = ["9-*.patch"]\n', "no hook 9-"),

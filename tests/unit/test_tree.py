@@ -267,5 +267,6 @@ def test_what_a_base_has_otherwise_wins(linux: Base, places: Places) -> None:
 
 def test_bases_do_not_share_a_tree() -> None:
     assert paths.DEFAULT_BASE in tree.bases()
-    assert tree.places(paths.DEFAULT_BASE).tree == paths.BUILD / "linux"
-    assert tree.places("1.0").tree == paths.BUILD / "1.0/linux"
+    assert {name: tree.places(name).tree for name in tree.bases()} == {
+        name: paths.BUILD / name / "linux" for name in tree.bases()
+    }

@@ -15,7 +15,6 @@ from ferry.vm import machine
 
 pytestmark = [pytest.mark.vm, pytest.mark.long]
 
-BASE = "7.3"
 SUITES = [
     *("migrate_offload", "migrate_offload_quota", "migrate_offload_choice", "migrate_offload_eligible"),
     *("migrate_offload_registry", "migrate_offload_overdue"),
@@ -28,7 +27,7 @@ Results = dict[str, list[ktap.Case]]
 @pytest.fixture(scope="session")
 def results() -> Results:
     """All suites and programs in one boot, with a third CPU that stays offline."""
-    kernel = kbuild.build("arm64", tree.places(BASE))
+    kernel = kbuild.build("arm64")
     where = machine.ARM64.fitted(machine.available_mib()).with_cpus(3)
     where = replace(where, kernel_args=("maxcpus=2",))
     built = {program.name: program for program in kselftest.build(kernel)}
@@ -59,7 +58,7 @@ def test_every_suite_is_looked_at(results: Results) -> None:
 
 def test_copying_while_mapped_is_refused(tmp_path: Path) -> None:
     """Its rule, that who writes takes a fault, was shown for x86-64 alone."""
-    row, places = kbuild.flavour("arm64"), tree.places(BASE)
+    row, places = kbuild.flavour("arm64"), tree.HERE
     out, place = kbuild.prepare(row, places), tmp_path / ".config"
     wanted = config.merge(places.fragments(row.fragments)) | {"CONFIG_MIGRATE_MAPPED": "y"}
     kbuild.set_options(out, wanted, *row.arch.words, f"KCONFIG_CONFIG={place}")

@@ -22,7 +22,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     verb.add_argument("folder", type=Path, metavar="DIR", help="a new or empty folder")
     verb.set_defaults(run=_export)
 
-    verb = verbs.add_parser("refresh", help="write the commits of build/linux back to the base's patches")
+    verb = verbs.add_parser(
+        "refresh", help="write the commits of build/BASE/linux back to the base's patches"
+    )
     verb.set_defaults(run=_refresh)
 
     verb = verbs.add_parser(

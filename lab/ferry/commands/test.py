@@ -12,9 +12,8 @@ from ferry.kernel import kbuild, tree
 from ferry.vm import emulator
 
 KERNELS = ("vanilla", "ferry", "debug")  # that tests boot
-OTHER_KERNELS = (("7.3", "kunit"),)  # that they boot of other bases
-# That those marked "long" boot.
-LONG_KERNELS = ((paths.DEFAULT_BASE, "iommu-kcsan"), ("7.3", "arm64"))
+LONG_KERNELS = ("iommu-kcsan", "arm64")  # that those marked "long" boot
+OTHER = ("6.12", "kunit")  # the base that is not the default, and what tests boot of it
 # Compilers and programs that unit tests run; the kernels' and the emulator's builds install theirs.
 UNIT = ("gcc", "libc6-dev", "libnuma-dev", "make", "xz-utils", "cpio", "groff", "busybox-static")
 # One at a time: a guest whose CPUs wait for another guest's says that they stall.
@@ -35,10 +34,10 @@ def run(args: argparse.Namespace) -> int:
     if args.unit:
         chosen = ["-m", "not vm", *chosen]
     else:
-        for name in KERNELS:
+        for name in (*KERNELS, *(LONG_KERNELS if args.long else ())):
             kbuild.build(name)
-        for base, name in (*OTHER_KERNELS, *(LONG_KERNELS if args.long else ())):
-            kbuild.build(name, tree.places(base))
+        base, name = OTHER
+        kbuild.build(name, tree.places(base))
         emulator.build()
         chosen = [*([] if args.long else ["-m", "not long"]), *(chosen or ALL)]
     env = {**os.environ, "PYTHONPATH": str(paths.ROOT / "lab")}

@@ -38,7 +38,7 @@ def _add_engine_arguments(parser: argparse.ArgumentParser, plan: torture.Plan) -
     )  # fmt: skip
     parser.add_argument(
         "--module", default=plan.module, metavar="FILE",
-        help="a .ko with that engine, built against build/kernel-FLAVOUR",
+        help="a .ko with that engine, built against build/BASE/kernel-FLAVOUR",
     )  # fmt: skip
     what = "dcbm on a {} of the emulated {} with these properties; again for more"
     for name, part in (("ptdma", "function"), ("ioat", "function"), ("dsa", "device")):

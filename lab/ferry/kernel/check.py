@@ -13,8 +13,12 @@ from ferry import files, packages, proc
 from ferry.errors import CommandFailed, FerryError, choose
 from ferry.git import git
 from ferry.kernel import config, kbuild, series, tree
+from ferry.kernel.tree import Places
 from ferry.progress import note
 
+# Debian 12's sparse is too old for Linux 7.3, so sparse has this base, whichever is chosen. Nearly all
+# new files are the same on both.
+SPARSE_BASE = "6.12"
 _BUILT = ("arch/", "block/", "drivers/", "fs/", "kernel/", "lib/", "mm/")
 _INCLUDE_C = re.compile(r'^#include "(\w+\.c)"', re.MULTILINE)
 _PATCHED = re.compile(r'^\+\+\+ b/(\S+)|^\+#include "(\w+\.c)"', re.MULTILINE)
@@ -96,12 +100,12 @@ def kernel_doc() -> None:
     note(f"kernel-doc: {len(names)} files are clean")
 
 
-def sparse() -> None:
-    """sparse over Ferry's objects, with the debug flavour's config, which has the most of them."""
+def sparse(places: Places) -> None:
+    """sparse over Ferry's objects, with the kunit flavour's config: it has all, and tests build it anyway."""
     packages.ensure([*kbuild.PACKAGES, "sparse"])
-    out = kbuild.prepare(kbuild.flavour("debug"), tree.HERE)
-    names = [str(name) for name in tree.HERE.src_files()]
-    included = {name for path in names for name in _included(path)} | _included_by_patches()
+    out = kbuild.prepare(kbuild.flavour("kunit"), places)
+    names = [str(name) for name in places.src_files()]
+    included = {name for path in names for name in _included(path, places)} | _included_by_patches(places)
     sources = [n for n in names if n.endswith(".c") and n.startswith(_BUILT) and n not in included]
     said = _make_and_listen(out, ["C=2", *(f"{name[:-2]}.o" for name in sources)], "sparse")
     if any(_NOT_RUN in line for line in said):
@@ -111,19 +115,19 @@ def sparse() -> None:
     ]
     if complaints:
         raise FerryError("sparse complains:\n  " + "\n  ".join(complaints))
-    note(f"sparse: {len(sources)} files are clean")
+    note(f"sparse: {len(sources)} files are clean on Linux {places.base.name}")
 
 
-def _included(name: str) -> list[str]:
+def _included(name: str, places: Places) -> list[str]:
     """The .c files that a file includes: tests that are compiled with what they test."""
-    text = tree.HERE.source(name).read_text()
+    text = places.source(name).read_text()
     return [str(Path(name).with_name(included)) for included in _INCLUDE_C.findall(text)]
 
 
-def _included_by_patches() -> set[str]:
+def _included_by_patches(places: Places) -> set[str]:
     """The same for files of Linux's that a patch lets include them."""
     included: set[str] = set()
-    for patch in tree.HERE.patch_files():
+    for patch in places.patch_files():
         folder = Path()
         for path, name in _PATCHED.findall(patch.read_text()):
             if path:
@@ -178,18 +182,19 @@ def _complaints(args: proc.Args, cwd: Path) -> str:
 
 
 def run(names: Sequence[str], table: series.Table) -> None:
-    """Run the named checks on an assembled tree; raises FerryError at the first complaint."""
+    """Run the named checks, each on an assembled tree; raises FerryError at the first complaint."""
     choose("check", names, CHECKS)
-    # Trees and build folders are also those of who builds and packages kernels.
-    with files.locked(tree.HERE.build / "kernel.lock"):
-        tree.assemble_current()
-        for name in names:
+    for name in names:
+        places = tree.places(SPARSE_BASE) if name == "sparse" else tree.HERE
+        # Trees and build folders are also those of who builds and packages kernels.
+        with files.locked(places.build / "kernel.lock"):
+            tree.assemble_current(places)
             CHECKS[name](table)
 
 
 CHECKS: dict[str, Callable[[series.Table], None]] = {
     "checkpatch": checkpatch,
     "kernel-doc": lambda table: kernel_doc(),
-    "sparse": lambda table: sparse(),
+    "sparse": lambda table: sparse(tree.places(SPARSE_BASE)),
     "each-patch": each_patch,
 }

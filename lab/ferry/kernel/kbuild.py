@@ -133,7 +133,7 @@ def prepare(row: Flavour, places: Places) -> Path:
     """Assemble the source of a flavour and configure it; returns the build directory.
 
     The build directory lies in the source tree: then Kbuild uses relative paths only, and ccache
-    finds the objects of one tree again in the other. build/kernel-NAME is a link to it.
+    finds the objects of one tree again in the other. kernel-NAME beside the tree is a link to it.
     """
     source = tree.assemble_current(places)
     if not row.patched:

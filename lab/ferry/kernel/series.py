@@ -19,7 +19,7 @@
 
 A patch without a message takes that of its first hook. omit leaves out the lines that contain one
 of the words; a later patch that names the file again brings them. What all series make together
-must be what build/linux has, and each must apply on the base and what it needs, or the export
+must be what the tree has, and each must apply on the base and what it needs, or the export
 fails. The end of a cover letter, what the series stands on and what checkpatch is told to ignore,
 is made from this table, so that it is true.
 """
@@ -129,7 +129,7 @@ def _row(kind: type[_Row], row: dict[str, Any], where: str) -> _Row:
 
 
 class _Index:
-    """Commits made in a scratch index of build/linux: no working tree is touched."""
+    """Commits made in a scratch index of the tree: no working tree is touched."""
 
     def __init__(self, places: tree.Places, scratch: Path) -> None:
         self.places = places
@@ -173,7 +173,7 @@ class _Index:
 
 
 def commit(table: Table, places: tree.Places) -> None:
-    """Make the series as commits on the base, one after the other, as branches of build/linux."""
+    """Make the series as commits on the base, one after the other, as branches of the tree."""
     with tempfile.TemporaryDirectory() as scratch:
         index = _Index(places, Path(scratch))
         ends = {}
@@ -209,7 +209,7 @@ def _matching(kind: str, patterns: Sequence[str], candidates: Sequence[Path], pl
 
 
 def _verify_complete(index: _Index) -> None:
-    """Raise FerryError naming the files that the series has otherwise than build/linux."""
+    """Raise FerryError naming the files that the series has otherwise than the tree."""
     made = index.git("write-tree")
     index.git("read-tree", "HEAD")
     for name in index.places.src_files():
@@ -217,7 +217,7 @@ def _verify_complete(index: _Index) -> None:
     differ = index.git("diff-tree", "-r", "--name-only", made, index.git("write-tree")).split()
     if differ:
         raise FerryError(
-            f"the series is not what build/linux has: {', '.join(differ)}; name these files or hooks in "
+            f"the series is not what the tree has: {', '.join(differ)}; name these files or hooks in "
             "series.toml, or write them back with './ferry kernel refresh'"
         )
 
@@ -316,7 +316,7 @@ def _ignored(series: Series) -> str:
 
 
 def checkout(places: tree.Places) -> Path:
-    """The worktree build/linux-series, at the last patch of the series as made by commit()."""
+    """The worktree build/BASE/linux-series, at the last patch of the series as made by commit()."""
     path = places.build / "linux-series"
     if not path.is_dir():
         tree.add_worktree(places, path, BRANCH)

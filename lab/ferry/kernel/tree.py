@@ -1,12 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0
-"""The kernel tree under build/: Debian's Linux as one commit, Ferry's patches as commits on top.
+"""The kernel tree of a base, in build/BASE: Debian's Linux as one commit, Ferry's patches as commits on it.
 
-build/linux           base + its patches; the files of kernel/src are linked in, and those of its own
-build/linux-vanilla   base alone, a worktree of the same repository
+linux           base + its patches; the files of kernel/src are linked in, and those of its own
+linux-vanilla   base alone, a worktree of the same repository
 
-So it is for the default base; any other, of the name N, has them in build/N.
-
-A developer edits kernel/src or the links, edits and commits hooks in build/linux, and writes them
+A developer edits kernel/src or the links, edits and commits hooks in linux, and writes them
 back with './ferry kernel refresh'. The tree is only assembled anew when the base or the patches
 change, and only files that differ are touched, so that make builds little.
 """
@@ -25,7 +23,7 @@ from ferry.git import git
 from ferry.kernel import base
 from ferry.progress import Step, note
 
-APPLIED = "ferry"  # the branch in build/linux
+APPLIED = "ferry"  # the branch in the tree
 BASE = "base"  # the tag of the first commit
 # A file that Linux has elsewhere is written as a copy of that one: only what differs is in the patch.
 COPIES = "--find-copies"
@@ -93,8 +91,7 @@ class Applied:
 
 
 def places(name: str) -> Places:
-    build = paths.BUILD if name == paths.DEFAULT_BASE else paths.BUILD / name
-    return Places(build, paths.BASES / name, paths.KERNEL / "src")
+    return Places(paths.BUILD / name, paths.BASES / name, paths.KERNEL / "src")
 
 
 def bases() -> list[str]:
@@ -105,7 +102,7 @@ HERE = places(paths.BASE)
 
 
 def assemble(linux: base.Base, places: Places) -> Path:
-    """Bring build/linux up to date with the base, the patches and kernel/src; returns it."""
+    """Bring the tree up to date with the base, the patches and kernel/src; returns it."""
     with files.locked(places.build / "tree.lock"):
         _ensure_base(linux, places)
         if _state(places).get("patches") != _patches_digest(places):
@@ -130,7 +127,7 @@ def assemble_current(places: Places | None = None) -> Path:
 
 
 def drift(linux: base.Base, places: Places) -> Applied:
-    """Try all patches on a base; they, and what build/linux has of them, stay as they are."""
+    """Try all patches on a base; they, and what the tree has of them, stay as they are."""
     with files.locked(places.build / "tree.lock"):
         _ensure_base(linux, places)
         return _apply(places)
@@ -156,7 +153,7 @@ def vanilla(places: Places) -> Path:
 
 
 def record(places: Places) -> None:
-    """Remember that build/linux and the base's patches are equal now."""
+    """Remember that the tree and the base's patches are equal now."""
     head = git(places.tree, "rev-parse", "HEAD")
     state = {**_state(places), "patches": _patches_digest(places), "head": head}
     files.write(places.tree / _STATE, json.dumps(state))
@@ -172,7 +169,7 @@ def _patches_digest(places: Places) -> str:
 
 
 def _refuse_to_lose_work(places: Places) -> None:
-    """Raise if build/linux has changes that the base's patches do not have."""
+    """Raise if the tree has changes that the base's patches do not have."""
     head = _state(places).get("head")
     if head is None:
         return
@@ -192,7 +189,7 @@ def _ensure_base(linux: base.Base, places: Places) -> None:
 
 
 def _unpack(linux: base.Base, places: Places) -> None:
-    """Replace build/linux by the pristine source as one commit; all or nothing."""
+    """Replace the tree by the pristine source as one commit; all or nothing."""
     _require_room(places)
     scratch = places.build / "linux.new"
     shutil.rmtree(scratch, ignore_errors=True)
@@ -238,7 +235,7 @@ def _keep_originals(places: Places, new: Path) -> None:
 
 
 def add_worktree(places: Places, path: Path, commit: str) -> None:
-    """Check a commit out beside build/linux; an interrupted checkout is not found again."""
+    """Check a commit out beside the tree; an interrupted checkout is not found again."""
     scratch = path.with_name(f"{path.name}.new")
     with Step(f"check out {path.name}"):
         _scratch_worktree(places, scratch, commit)
@@ -254,7 +251,7 @@ def _scratch_worktree(places: Places, path: Path, commit: str) -> None:
 
 
 def _apply(places: Places) -> Applied:
-    """Apply the patches to the base as commits, without touching build/linux. What fails is left out."""
+    """Apply the patches to the base as commits, without touching the tree. What fails is left out."""
     scratch = places.build / "linux-am"
     head, merged, failed = BASE, [], {}
     try:
@@ -301,7 +298,7 @@ def _am(tree: Path, patch: Path) -> bool:
 
 
 def link(places: Places) -> None:
-    """Link each file of kernel/src to its place in build/linux; remove links that lead nowhere."""
+    """Link each file of kernel/src to its place in the tree; remove links that lead nowhere."""
     listing = places.tree / ".git/info/exclude"
     names = places.src_files()
     for line in (files.read(listing) or "").splitlines():
@@ -328,7 +325,7 @@ def fingerprint(tree: Path, places: Places) -> str:
 
 
 def refresh(places: Places) -> list[Path]:
-    """Write the commits of build/linux back to the base's patches; returns these."""
+    """Write the commits of the tree back to the base's patches; returns these."""
     if git(places.tree, "status", "--porcelain", "--untracked-files=no"):
         raise FerryError(f"{places.tree} has changes that are not committed; commit them there first")
     scratch = places.build / "patches.new"

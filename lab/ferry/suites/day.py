@@ -52,7 +52,7 @@ cat /run/watched"""
 ON_NODES = f"numastat -p $({PID})"
 
 # Debian's newest kernel of the Linux that Ferry stands on: GRUB takes it for newer than Ferry's.
-UPDATE = "linux-image-6.12-cloud-amd64"
+UPDATE = f"linux-image-{paths.BASE}-cloud-amd64"
 OF_ANOTHER_VERSION = "setting_of_another_version"
 MENU = "Advanced options for Debian GNU/Linux>Debian GNU/Linux, with Linux"
 
@@ -212,7 +212,7 @@ def remove(operator: Operator) -> None:
     operator.do("apt purge -y ferry-tools", LONG_S)
     operator.do("sed -i s/^GRUB_DEFAULT=.*/GRUB_DEFAULT=0/ /etc/default/grub")
     operator.do("grub-editenv - unset saved_entry")
-    operator.do("apt purge -y 'linux-image-6.12*'", LONG_S)
+    operator.do(f"apt purge -y 'linux-image-{paths.BASE}*'", LONG_S)
     operator.reboot(ferry=False)
     operator.do("lab/ferry/vm/guest/inventory.sh >out/after", LONG_S)
     differing = left(operator.do("diff out/before out/after | grep '^[<>]'; true"))
@@ -290,10 +290,11 @@ def kernel() -> list[Path]:
 
 def update_of_debian() -> list[Path]:
     """The package of Debian's kernel that UPDATE stands for; kept while it is the newest."""
-    depends = proc.output(["apt-cache", "show", "--no-all-versions", UPDATE], env=packages.APT_ENV)
-    package = re.search(r"^Depends: (linux-image-\S+)", depends, re.MULTILINE)
+    query = ["apt-cache", "show", "--no-all-versions", UPDATE]
+    shown = proc.output(query, env=packages.APT_ENV) if packages.candidate(UPDATE) else ""
+    package = re.search(r"^Depends: (linux-image-\S+)", shown, re.MULTILINE)
     if not package:
-        raise FerryError(f"apt has no package {UPDATE}: run apt-get update")
+        raise FerryError(f"apt has no package {UPDATE}: run apt-get update, or choose another --base")
     key = f"{package[1]} {packages.candidate(package[1])}"
     command = ["apt-get", "download", "-q", package[1]]
 

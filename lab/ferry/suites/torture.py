@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from ferry import proc
+from ferry import paths, proc
 from ferry.errors import FerryError, UsageError, choose
 from ferry.kernel import kbuild
 from ferry.server import profile
@@ -165,7 +165,7 @@ class Plan:
             lines.append(f"{drivers[self.modelled]} && modprobe dcbm {DCBM} || fail 'no {self.modelled}'")
         elif self.module:
             file = shlex.quote(str(Path(self.module).resolve()))
-            why = f"cannot load {self.module}: is it built against build/kernel-{self.flavour}?"
+            why = f"cannot load {self.module}: is it built against build/{paths.BASE}/kernel-{self.flavour}?"
             lines.append(f"insmod {file} || fail {shlex.quote(why)}")
         elif engine:
             lines.append(f"modprobe -q {shlex.quote(engine)}")
