@@ -14,6 +14,12 @@
 #include <linux/mm.h>
 #include <linux/pagemap.h>
 
+/*
+ * So many pages of folios that are copied while they are mapped the CPU locks, copies
+ * and moves at a time, or one folio: who needs the lock of one waits for all of them.
+ */
+#define MIGRATE_MAPPED_PAGES	128
+
 struct hstate;
 
 /* mm/migrate.c: is the source of @dst protected, and not copied yet? */

@@ -367,6 +367,54 @@ static void folios_of_several_vmas_are_copied_once(struct kunit *test)
 	}
 	put_back(t);
 }
+
+#define SMALL_ORDER	2
+#define NR_SMALL	(3 * MIGRATE_MAPPED_PAGES >> SMALL_ORDER)
+
+struct locked_test {
+	struct folio *dsts[NR_SMALL];
+	unsigned int nr;
+	unsigned int most_pages;	/* locked at one moment */
+};
+
+/* A destination is locked as long as its source is */
+static struct folio *new_folio_of_many(struct folio *src, unsigned long private)
+{
+	struct locked_test *l = (struct locked_test *)private;
+	unsigned int i, pages = 0;
+
+	for (i = 0; i < l->nr; i++)
+		if (folio_test_locked(l->dsts[i]))
+			pages += folio_nr_pages(l->dsts[i]);
+	l->most_pages = max(l->most_pages, pages);
+	l->dsts[l->nr] = folio_alloc(GFP_HIGHUSER_MOVABLE, folio_order(src));
+	return l->dsts[l->nr++];
+}
+
+/* Whoever needs the lock of one waits until all that are locked with it are copied */
+static void few_pages_are_locked_while_they_are_copied(struct kunit *test)
+{
+	unsigned long always = READ_ONCE(huge_anon_orders_always);
+	struct batch_test *t = batch_test(test);
+	struct locked_test *l = kunit_kzalloc(test, sizeof(*l), GFP_KERNEL);
+	unsigned long size = PAGE_SIZE << SMALL_ORDER, addr;
+	unsigned int i;
+
+	KUNIT_ASSERT_NOT_NULL(test, l);
+	addr = map_pages(test, (NR_SMALL + 1) << SMALL_ORDER);
+	WRITE_ONCE(huge_anon_orders_always, BIT(SMALL_ORDER));
+	for (i = 0; i < NR_SMALL; i++)
+		isolate_at(test, t, 0, ALIGN(addr, size) + i * size);
+	WRITE_ONCE(huge_anon_orders_always, always);
+	KUNIT_EXPECT_EQ(test, 0,
+			migrate_pages(&t->from, new_folio_of_many, NULL,
+				      (unsigned long)l, MIGRATE_ASYNC, MR_SYSCALL,
+				      NULL));
+	KUNIT_EXPECT_EQ(test, NR_SMALL, l->nr);
+	KUNIT_EXPECT_GT(test, l->most_pages, 0);
+	KUNIT_EXPECT_LT(test, l->most_pages, MIGRATE_MAPPED_PAGES);
+	putback_movable_pages(&t->from);
+}
 #endif
 
 static struct kunit_case batch_cases[] = {
@@ -382,6 +430,7 @@ static struct kunit_case batch_cases[] = {
 #endif
 #ifdef CONFIG_MIGRATE_MAPPED
 	KUNIT_CASE(folios_of_several_vmas_are_copied_once),
+	KUNIT_CASE(few_pages_are_locked_while_they_are_copied),
 #endif
 	KUNIT_CASE(each_folio_is_allocated_by_the_same_rules),
 #ifdef CONFIG_MIGRATE_OFFLOAD
