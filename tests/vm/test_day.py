@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.vm, pytest.mark.long]
 
 def test_the_first_day(tmp_path: Path) -> None:
     log = tmp_path / "day.log"
-    words = ["day", "--log", log, "--json", tmp_path / "day.json"]
+    words = ["day", "--log", str(log), "--json", str(tmp_path / "day.json")]
     command = [sys.executable, "-m", "ferry", "--base", "6.12", *words]
     done = subprocess.run(command, env=os.environ | {"FERRY_BASE": "6.12"}, check=False)
     assert done.returncode == 0, log.read_text()

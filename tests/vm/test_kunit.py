@@ -19,19 +19,17 @@ SUITES = [
     *("migrate_runs", "migrate_ranges", "migrate_batches", "migrate_mapped"),
     *("softdma", "dcbm", "mtcopy", "mtcopy_cpus", "hisi_dma"),
 ]
-# Of the generic page table, for each of its formats; a format skips what it does not have.
-FORMATS = [
-    f"{name}_{suite}"
-    for name in ("amdv1", "riscv_64", "vtdss", "x86_64")
-    for suite in ("empty_tables", "fmt_test", "iommu_test")
-]
-PAGE_TABLES = {"6.12": ["intel_iommu_empty_tables"], "7.3": FORMATS}[paths.BASE]
+# tests/vm/test_iommu.py looks at VT-d's page tables: in 6.12 they are VT-d's own. 7.3 has suites of each
+# format of the generic page table, which take long and are left out here.
+ELSEWHERE = {"6.12": {"intel_iommu_empty_tables"}, "7.3": set()}[paths.BASE]
+FORMATS = ("amdv1", "riscv64", "vtdss", "x86_64")
+LEFT_OUT = "kunit.filter=" + ",".join(f"module!=kunit_iommu_{name}" for name in FORMATS)
 
 
 @pytest.fixture(scope="session")
 def results() -> dict[str, list[ktap.Case]]:
     """All suites in one boot, with a third CPU that stays offline."""
-    where = replace(machine.get("smp", 3), kernel_args=("maxcpus=2",))
+    where = replace(machine.get("smp", 3), kernel_args=("maxcpus=2", LEFT_OUT))
     kernel = kbuild.build("debug")
     programs = [p for p in kselftest.build(kernel) if p.name == KSELFTEST]
     return kselftest.run(kernel, where, programs, kunit=True)
@@ -44,15 +42,9 @@ def test_suite_passes(results: dict[str, list[ktap.Case]], suite: str) -> None:
     assert not ktap.skipped(results[suite])
 
 
-@pytest.mark.parametrize("suite", PAGE_TABLES)
-def test_page_tables_of_iommus(results: dict[str, list[ktap.Case]], suite: str) -> None:
-    assert not ktap.failed(results[suite])
-    assert len(ktap.skipped(results[suite])) < len(results[suite]) / 2
-
-
 def test_every_suite_is_looked_at(results: dict[str, list[ktap.Case]]) -> None:
     """A suite that nobody names here could fail unseen."""
-    assert set(results) == {*SUITES, *PAGE_TABLES, KSELFTEST}
+    assert set(results) == {*SUITES, *ELSEWHERE, KSELFTEST}
 
 
 def test_folios_one_by_one() -> None:
