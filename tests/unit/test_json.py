@@ -36,10 +36,7 @@ def _outcome(test: str, engine: str) -> Record:
 
 
 TABLE = {"table": "v5-throughput", "profile": "zen3", "quick": False, "note": "", "cells": [], "missing": []}
-IOMMU = {
-    **{"iova_gib": 1, "costs": [], "memory_kib": {"vanilla": {}, "ferry": {}}},
-    **{"smp_pairs_per_ms": {}, "dma_api_kib": {}},
-}
+IOMMU: dict[str, list[Record]] = {"costs": [], "memory": [], "speeds": [], "dma_api": []}
 # Each command that has --json, and what measures for it.
 MEASURE: dict[str, tuple[ModuleType, str, Any]] = {
     "bench": (migbench, "measure", lambda *_, **__: ([], {})),

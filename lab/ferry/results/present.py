@@ -143,6 +143,16 @@ def _count(name: str) -> Show:
     return lambda cell: str(len(cell[name])) if isinstance(cell.get(name), list | tuple) else ""
 
 
+def _spread(name: str) -> Show:
+    """The median of what was measured several times, and the least and the greatest."""
+
+    def shown(cell: Json) -> str:
+        each = cell.get(name)
+        return f"{statistics.median(each):,.1f} ({min(each):,.1f} to {max(each):,.1f})" if each else ""
+
+    return shown
+
+
 # Headings, and how a cell shows what is below them. What is measured comes first, in words.
 WORDS: tuple[tuple[str, Show], ...] = (
     ("test", words("test")),
@@ -186,6 +196,16 @@ COUNTS: tuple[tuple[str, Show], ...] = (
     ("limit", lambda cell: _more(cell) + " exceeded" * (not cell.get("passed", True))),
     *((step, number(f"steps.{step}")) for step in STEPS),
 )
+PAGE_TABLES: tuple[tuple[str, Show], ...] = (
+    ("left on vanilla, KiB", several("vanilla_kib", ("left",))),
+    ("left, KiB", several("kib", ("left",))),
+    ("peak on vanilla, KiB", several("vanilla_kib", ("peak",))),
+    ("peak, KiB", several("kib", ("peak",))),
+    ("on vanilla, KiB", several("vanilla_kib", ("early", "late"))),
+    ("KiB", several("kib", ("early", "late"))),
+    ("on vanilla, pairs/ms", _spread("vanilla_pairs_per_ms")),
+    ("pairs/ms", _spread("pairs_per_ms")),
+)
 CLIENTS: tuple[tuple[str, Show], ...] = (
     ("requests/s", number("moved.per_second")),
     ("lost by a move, ms", number("lost_ms_per_move", ".1f")),
@@ -223,7 +243,7 @@ TESTS: tuple[tuple[str, Show], ...] = (
     ("time", lambda cell: elapsed(cell["seconds"]) if "seconds" in cell else ""),
     ("verdict", words("verdict")),
 )
-COLUMNS = (*WORDS, *MOVES, *COUNTS, *CLIENTS, *TIERS, *TESTS)
+COLUMNS = (*WORDS, *MOVES, *COUNTS, *PAGE_TABLES, *CLIENTS, *TIERS, *TESTS)
 
 
 def columns(cells: Sequence[Json]) -> list[tuple[str, Show]]:
