@@ -44,7 +44,7 @@ MEASURE: dict[str, tuple[ModuleType, str, Any]] = {
     "cost": (cost, "measure", lambda *_, **__: ({"costs": [], "failures": []}, {})),
     "day": (day, "run", _said),
     "iommu": (iommu, "measure", lambda *_: IOMMU),
-    "mmtests": (mmtests, "run", lambda plan: ([_outcome(*pair) for pair in _pairs(plan)], {})),
+    "mmtests": (mmtests, "run", lambda plan, store: ([_outcome(*pair) for pair in _pairs(plan)], {})),
     "profile": (steps, "measure", lambda *_: ([], {})),
     "redis": (clients, "measure", lambda *_: ([], {})),
     "table v5-throughput": (

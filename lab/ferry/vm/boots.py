@@ -60,8 +60,8 @@ def run(
 ) -> tuple[list[Result], dict[str, str]]:
     """Boot all that the store does not have. Returns the results in order, and the kernels' releases.
 
-    A boot is kept as soon as its records are understood. Raises FerryError at the first that fails, and no
-    other is left running; with failed, all others go on.
+    A boot is kept as soon as its records are understood; one on the host's root is never found again.
+    Raises FerryError at the first that fails, and no other is left running; with failed, all others go on.
     """
     for machine in dict.fromkeys(boot.machine for boot in boots):
         qemu.ensure_emulator(machine, kvm)
@@ -83,14 +83,15 @@ def run(
         try:
             done = qemu.run(kernel, boot.machine, job, kvm=kvm, on_output=on_output, cancelled=cancelled)
             _must_succeed(boot, done)
-            result = parse(index, Said(done.said, names[index]))
+            said = Said(done.said, names[index] or (store.name_of(boot.title, done.said) if store else ""))
+            result = parse(index, said)
         except FerryError as err:
             if not failed or cancelled.is_set():
                 raise
             return index, failed(index, err)
-        if store and names[index]:
+        if store:
             about = {"title": boot.title, "kernel": kernel.release, "machine": boot.machine.name}
-            store.keep(names[index], about, done.said)
+            store.keep(said.record, about, done.said)
         return index, result
 
     with Step(title) as step:
