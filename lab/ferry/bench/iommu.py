@@ -243,7 +243,11 @@ def _see(title: str, all_boots: dict[Key, Boot], store: Store | None) -> dict[Ke
 
 
 def measure(
-    iova_gib: int = 64, smp: bool = True, counted: bool = True, store: Store | None = None
+    iova_gib: int = 64,
+    smp: bool = True,
+    counted: bool = True,
+    store: Store | None = None,
+    state: int = 0,
 ) -> dict[str, list[Record]]:
     """Boot both kernels under icount, then in turns with four CPUs. Returns cells, of vanilla beside Ferry:
     what maps and unmaps cost, what memory they leave, how fast four CPUs are, what the DMA API leaves.
@@ -252,7 +256,9 @@ def measure(
     """
     kernels = {name: kbuild.build(name) for name in FLAVOURS}
     once = {
-        ("count", name, 0): _boot(kernel, machine.get("iommu"), COUNT_S, count_script(iova_gib))
+        ("count", name, 0): _boot(
+            kernel, machine.get("iommu").in_state(state), COUNT_S, count_script(iova_gib)
+        )
         for name, kernel in kernels.items()
         if counted
     }

@@ -7,7 +7,7 @@ from ferry import paths
 from ferry.bench import iommu
 from ferry.commands import options
 from ferry.errors import UsageError
-from ferry.results import compare, provenance, report
+from ferry.results import provenance, report
 from ferry.results.compare import Json
 from ferry.results.grid import Grid
 from ferry.vm import machine
@@ -27,6 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     only = parser.add_mutually_exclusive_group()
     options.add_flag(only, "no-smp", "leave out the runs with four CPUs")
     options.add_flag(only, "dma-api", "only what the DMA API leaves behind")
+    options.add_states(parser)
     options.add_json(parser, "out/iommu.json")
     options.add_store(parser)
 
@@ -35,19 +36,20 @@ def run(args: argparse.Namespace) -> int:
     """1 if a limit is exceeded."""
     if not 1 <= args.iova <= 16384:
         raise UsageError(f"{args.iova} GiB: choose 1 to 16384")
-    if args.twice and args.dma_api:
-        raise UsageError("--twice is for what is counted: leave out --dma-api")
+    if args.dma_api and (args.twice or args.states > 1):
+        raise UsageError("--twice and --states are for what is counted: leave out --dma-api")
     output = report.output(args, paths.OUT / "iommu.json")
-    found = iommu.measure(args.iova, not args.no_smp, not args.dma_api, provenance.store(args.anew))
-    if args.twice:
-        compare.must_be_same(_counted(found), _counted(iommu.measure(args.iova, smp=False)))
+    found = options.measured(
+        args,
+        # Wall time has its range in any case, and is never the same twice.
+        lambda store, state: iommu.measure(
+            args.iova, not (args.no_smp or state or not store), not args.dma_api, store, state
+        ),
+        lambda found: [*found["costs"], *found["memory"]],
+    )
     result = as_json(found, args.iova)
     output.tell(result, *([] if args.dma_api else [POSTED]))
     return 0 if result["passed"] else 1
-
-
-def _counted(found: Json) -> list[Json]:
-    return [*found["costs"], *found["memory"]]
 
 
 def as_json(found: Json, iova_gib: int) -> Json:

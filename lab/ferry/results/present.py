@@ -9,7 +9,7 @@ import statistics
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ferry.bench.rows import PERCENTILES
+from ferry.bench.rows import PERCENTILES, RANGED
 from ferry.bench.steps import STEPS
 from ferry.progress import elapsed
 from ferry.results import compare
@@ -132,6 +132,15 @@ def _range(least: str, most: str) -> Show:
     return shown
 
 
+_FORMS = dict(zip(RANGED, (".2f", "+.2f", ".1f", ",.0f", ".3f"), strict=True))
+
+
+def _of_all_starts(cell: Json) -> str:
+    """The least and the greatest figure of machines that began otherwise."""
+    ends = [(form, cell.get(f"{name}_range", ())) for name, form in _FORMS.items()]
+    return "".join(" - ".join(f"{end:{form}}" for end in some) for form, some in ends)
+
+
 def mean_move(cell: Json) -> str:
     """How long a move took, in milliseconds."""
     moves = cell.get("moves")
@@ -170,7 +179,7 @@ MOVES: tuple[tuple[str, Show], ...] = (
     ("GB/s", number("gbps", ".3f")),
     ("min-max", _range("gbps_min", "gbps_max")),
     ("ratio", number("ratio", ".2f", "x")),
-    ("of all starts", lambda cell: " - ".join(f"{end:.2f}" for end in cell.get("ratio_range", ()))),
+    ("of all starts", _of_all_starts),
     ("published", _posted),
     ("residual", residual),
     ("migrate_pages, cycles/page", number("migrate_cycles_per_page")),

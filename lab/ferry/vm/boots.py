@@ -63,6 +63,7 @@ def run(
     A boot is kept as soon as its records are understood; one on the host's root is never found again.
     Raises FerryError at the first that fails, and no other is left running; with failed, all others go on.
     """
+    boots = [*map(_begun, boots)]
     for machine in dict.fromkeys(boot.machine for boot in boots):
         qemu.ensure_emulator(machine, kvm)
     kernels = {name: kbuild.build(name) for name in dict.fromkeys(boot.flavour for boot in boots)}
@@ -100,6 +101,14 @@ def run(
             step.update(f"{len(results)}/{len(boots)}")
     in_order = [results[index] for index in range(len(boots))]
     return in_order, {name: kernel.release for name, kernel in kernels.items()}
+
+
+def _begun(boot: Boot) -> Boot:
+    """With a job that begins as the machine's state says."""
+    if not (state := boot.machine.state):
+        return boot
+    job = replace(boot.job, script=f"perturb {state}\n{boot.job.script}")
+    return replace(boot, title=f"{boot.title}, state {state}", job=job)
 
 
 def _must_succeed(boot: Boot, done: qemu.Result) -> None:

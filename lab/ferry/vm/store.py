@@ -26,10 +26,14 @@ def folder() -> Path:
 
 
 def load(name: str) -> dict[str, Any] | None:
-    """A record by its name: its title, where it comes from, and what the guest said. None if it is lost."""
-    text = files.read(folder() / f"{name}.json")
-    found: dict[str, Any] | None = json.loads(text) if text else None
-    return found
+    """A record by its name: its title, where it comes from, and what the guest said. None if it is lost.
+
+    Those of another base are in a folder of that base; a page may show both.
+    """
+    found = [folder() / f"{name}.json", *paths.OUT.glob(f"*/records/{name}.json")]
+    text = next((text for path in found if (text := files.read(path))), None)
+    record: dict[str, Any] | None = json.loads(text) if text else None
+    return record
 
 
 @dataclass(frozen=True)
