@@ -173,7 +173,7 @@ def test_a_cell_without_its_records_is_not_kept(out: Path, more: dict[str, Any])
     """Of a result, of a table within it, or of what demo has beside its own."""
     _measured(out, "redis")
     _measured(out, "demo", **more)
-    with pytest.raises(FerryError, match="1 cells have no record, one is engine dcbm"):
+    with pytest.raises(FerryError, match="1 without records, first engine dcbm"):
         command.keep()
     assert not figures.FOLDER.exists()
 

@@ -94,9 +94,7 @@ def keep() -> None:
         if result["provenance"]["commit"].endswith("-changed"):
             raise FerryError(f"{path} was measured with changes that no commit has: commit, measure again")
         if lacking := [compare.name(cell) for cell in compare.cells(result) if not cell.get("records")]:
-            raise FerryError(
-                f"{path} has no record of {lacking[0]}, and {len(lacking)} in all: measure it again"
-            )
+            raise FerryError(f"{path}: {len(lacking)} without records, first {lacking[0]}: measure it again")
         for profile in result.get("profiles", []):
             del profile["functions"]  # thousands, which no page shows
         results[figures.FOLDER / path.name] = result
