@@ -97,6 +97,7 @@ def test_a_job_on_the_hosts_root_is_kept_and_never_found(lab: Lab) -> None:
     for _ in range(2):
         (name,), _ = boots.run("test", every, lambda _, said: said.record, Store())
         record = store.load(name)
+        assert name
         assert record
         assert record["said"] == "said a"
     assert lab.booted == ["a", "a"]

@@ -32,6 +32,12 @@ COMMANDS = {
     "profile": f"./ferry {PROFILE} --json out/profile.json",
     "redis": "./ferry redis",
     "tier": "./ferry tier",
+    # Not out/iommu.json, which is of one base: a page shows them beside each other.
+    **{
+        f"iommu-{base}": f"./ferry --base {base} iommu --no-smp --json out/iommu-{base}.json"
+        for base in others.BASES
+    },
+    "torture": "./ferry torture --kernel ferry --one-boot --minutes 0.2 --json out/torture.json",
     **{f"table-{name}": f"./ferry table {name}" for name in experiments.TABLES},
     **{f"table-v5-throughput-{name}": f"./ferry table v5-throughput --profile {name}" for name in SERVERS},
     **{f"table-sensitivity-{name}": f"./ferry table sensitivity --profile {name}" for name in SERVERS[1:]},

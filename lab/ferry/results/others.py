@@ -2,12 +2,14 @@
 """Blocks of kept figures that are of no published table: each is written of what its command has measured."""
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 
 from ferry.results import present, written
 from ferry.results.compare import Json
-from ferry.results.present import number
+from ferry.results.present import Show, number, several
 
+BASES = ("7.3",)  # whose IOMMU was counted since there are records
+IOMMU = tuple(f"iommu-{base}" for base in BASES)  # a kept result for each base
 MOST_CHANNELS = 16  # of the emulated server
 Load = Callable[[str], Json]  # a kept result by its name
 
@@ -133,6 +135,39 @@ def profile(load: Load) -> str:
     return f"{written.origin(result)}, instructions per folio:\n\n{written.table(head, rows)}"
 
 
+def iommu_costs(load: Load) -> str:
+    """Instructions of each loop, and how many more than vanilla's they are."""
+    results = [load(name) for name in IOMMU]
+    table = _on_both(
+        "instructions per map and unmap",
+        {written.release(result): result["costs"] for result in results},
+        number("vanilla"),
+        lambda cell: f"{cell['instructions']:,.0f} ({cell['percent']:+.2f} %)",
+    )
+    return f"{'; '.join(map(written.of_linux, results))}:\n\n{table}"
+
+
+def iommu_memory(load: Load) -> str:
+    """KiB in page tables when all is unmapped, and at the most on the way."""
+    results = [load(name) for name in IOMMU]
+    table = _on_both(
+        "KiB in page tables, left / peak",
+        {written.release(result): result["tables"][0]["cells"] for result in results},
+        *(several(name, ("left", "peak")) for name in ("vanilla_kib", "kib")),
+    )
+    return f"{results[0]['iova_gib']} GiB of addresses:\n\n{table}"
+
+
+def _on_both(first: str, cells: Mapping[str, Sequence[Json]], vanilla: Show, ferry: Show) -> str:
+    """Cells of two bases beside each other, of vanilla and of Ferry's kernel."""
+    head = [first, *(f"{base}, {kernel}" for base in cells for kernel in ("vanilla", "Ferry"))]
+    rows = [
+        [alike[0]["case"], *(show(cell) for cell in alike for show in (vanilla, ferry))]
+        for alike in zip(*cells.values(), strict=True)
+    ]
+    return written.table(head, rows)
+
+
 Block = Callable[[Load], str]
 BLOCKS: dict[str, Block] = {
     "no-engine": no_engine,
@@ -142,4 +177,6 @@ BLOCKS: dict[str, Block] = {
     **{f"tier-{name}": functools.partial(tier, application=name) for name in TIER_COLUMNS},
     "steps": steps,
     "profile": profile,
+    "iommu-costs": iommu_costs,
+    "iommu-memory": iommu_memory,
 }
