@@ -84,23 +84,26 @@ def run(
         try:
             done = qemu.run(kernel, boot.machine, job, kvm=kvm, on_output=on_output, cancelled=cancelled)
             _must_succeed(boot, done)
-            said = Said(done.said, names[index] or (store.name_of(boot.title, done.said) if store else ""))
-            result = parse(index, said)
+            name = names[index] or (store.name_of(boot.title, done.said) if store else "")
+            result = parse(index, Said(done.said, name))
         except FerryError as err:
             if not failed or cancelled.is_set():
                 raise
             return index, failed(index, err)
         if store:
-            about = {"title": boot.title, "kernel": kernel.release, "machine": boot.machine.name}
-            store.keep(said.record, about, done.said)
+            store.keep(name, _about(boot, kernel), done.said)
         return index, result
 
     with Step(title) as step:
         for index, result in _beside_each_other(measure, missing, at_once):
             results[index] = result
             step.update(f"{len(results)}/{len(boots)}")
-    in_order = [results[index] for index in range(len(boots))]
-    return in_order, {name: kernel.release for name, kernel in kernels.items()}
+    return [results[n] for n in range(len(boots))], {name: each.release for name, each in kernels.items()}
+
+
+def _about(boot: Boot, kernel: kbuild.Kernel) -> dict[str, str]:
+    """What a record says of its boot."""
+    return {"title": boot.title, "kernel": kernel.release, "machine": boot.machine.name}
 
 
 def _begun(boot: Boot) -> Boot:
