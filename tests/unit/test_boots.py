@@ -91,6 +91,34 @@ def test_wall_time_is_measured_again_once_it_is_whole(lab: Lab) -> None:
     assert lab.booted == ["a", "b", "a", "b", "b"]
 
 
+def test_a_job_on_the_hosts_root_is_kept_and_never_found(lab: Lab) -> None:
+    """Nobody can say what it depends on: its record only serves to be looked at."""
+    every = [Boot("a", "ferry", ICOUNT, qemu.Job("a", 9.0, host_root=True))]
+    for _ in range(2):
+        (name,), _ = boots.run("test", every, lambda _, said: said.record, Store())
+        record = store.load(name)
+        assert name
+        assert record
+        assert record["said"] == "said a"
+    assert lab.booted == ["a", "a"]
+
+
+def test_a_machine_in_another_state_begins_otherwise(lab: Lab) -> None:
+    for state in (0, 2):
+        assert lab.run(ICOUNT.in_state(state), "a", Store())
+    assert lab.booted == ["a", "perturb 2\na"]
+    assert len(list(store.folder().glob("*"))) == 2
+
+
+def test_a_record_of_another_base_is_found(lab: Lab, tmp_path: Path) -> None:
+    lab.run(ICOUNT, "a", Store())
+    (path,) = store.folder().glob("*")
+    other = tmp_path / "out/7.0/records"
+    other.mkdir(parents=True)
+    path.rename(other / path.name)
+    assert store.load(path.stem)
+
+
 def test_a_job_that_fails_is_no_measurement(lab: Lab) -> None:
     with pytest.raises(qemu.BadGuest, match="fail ended early: no memory") as caught:
         lab.run(ICOUNT, "fail", Store())

@@ -161,6 +161,23 @@ def test_results_of_no_commit_are_not_kept(out: Path) -> None:
     assert not figures.FOLDER.exists()
 
 
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"runs": [{"engine": "cpu", "records": ["c0ffee"]}, {"engine": "dcbm"}]},
+        {"tables": [{"cells": [{"engine": "dcbm", "records": []}]}]},
+        {"headline": {"cells": [{"engine": "dcbm"}]}},
+    ],
+)
+def test_a_cell_without_its_records_is_not_kept(out: Path, more: dict[str, Any]) -> None:
+    """Of a result, of a table within it, or of what demo has beside its own."""
+    _measured(out, "redis")
+    _measured(out, "demo", **more)
+    with pytest.raises(FerryError, match="1 without records, first engine dcbm"):
+        command.keep()
+    assert not figures.FOLDER.exists()
+
+
 def test_results_of_another_base_are_not_kept(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _measured(out, "demo")
     monkeypatch.setattr(paths, "BASE", "1.0")

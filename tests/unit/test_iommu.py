@@ -2,6 +2,8 @@
 """What the records of the IOMMU bench say, and when a limit is exceeded."""
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -9,8 +11,11 @@ from ferry import paths
 from ferry.bench import iommu
 from ferry.cli import main
 from ferry.errors import FerryError
+from ferry.kernel import kbuild
 from ferry.results import provenance, report
-from ferry.vm import emulator
+from ferry.vm import boots, emulator
+from ferry.vm.boots import Said
+from ferry.vm.records import Record
 from tests.unit.said import record
 
 
@@ -52,11 +57,8 @@ def test_limit_in_percent(ferry: float, passed: bool) -> None:
 @pytest.mark.parametrize(("left", "passed"), [(64, True), (65, False)])
 def test_limit_of_memory(left: int, passed: bool) -> None:
     """At most 64 KiB left, in every order."""
-    memory = {
-        "vanilla": {"vfio_up": {"left": 131072, "peak": 131072}},
-        "ferry": {"vfio_up": {"left": 0, "peak": 131072}, "vfio_down": {"left": left, "peak": 131072}},
-    }
-    assert iommu.passed({"costs": [], "memory_kib": memory}) is passed
+    memory = [{"kib": {"left": kib, "peak": 131072}} for kib in (0, left)]
+    assert iommu.passed({"costs": [], "memory": memory}) is passed
 
 
 def test_every_loop_is_run_by_name() -> None:
@@ -74,8 +76,7 @@ def test_version_is_that_of_the_emulator_which_ran(monkeypatch: pytest.MonkeyPat
         asked.append(program)
         return "QEMU"
 
-    nothing = {"iova_gib": 1, "costs": [], "memory_kib": {"vanilla": {}, "ferry": {}}}
-    nothing |= {"smp_pairs_per_ms": {}, "dma_api_kib": {}}
+    nothing: dict[str, list[Record]] = {"costs": [], "memory": [], "speeds": [], "dma_api": []}
     own, debian = tmp_path / "own-qemu", tmp_path / "qemu-system-x86_64"
     own.touch(0o755)
     debian.touch(0o755)
@@ -115,3 +116,34 @@ def test_median_of_a_loop_counts() -> None:
     """A run with a timer's tick more or less is not what the loop takes."""
     seen = iommu.parse(bench("range_4k", 13402) + bench("range_4k", 13999) + bench("range_4k", 13450))
     assert seen.insn == {"driver_range": pytest.approx(1345)}
+
+
+def test_each_cell_has_the_records_that_it_is_made_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both kernels' boots, or all turns of both."""
+    counted = "".join(
+        bench(loop.workload, 7000) if loop.by_module else stress(loop.name, 0, -1, 2, 8)
+        for loop in iommu.LOOPS
+    )
+    counted += stress("memory:vfio_up", 16, 128, 2, 8) + bench("shared_4k", 7000)
+    counted += record("start", kib=8) + record("left", load="disk", threads=1, pairs=9, early=9, late=10)
+
+    def run(title: str, all_boots: Any, parse: Any, store: Any) -> Any:
+        said = [Said(counted, f"{boot.flavour} {boot.turn}") for boot in all_boots]
+        return [parse(index, each) for index, each in enumerate(said)], {}
+
+    monkeypatch.setattr(boots, "run", run)
+    monkeypatch.setattr(kbuild, "build", lambda name: SimpleNamespace(flavour=name, release="7.0"))
+    monkeypatch.setattr(iommu, "_programs", lambda kernel: {})
+    found = iommu.measure(64)
+    once = ["vanilla 0", "ferry 0"]
+    assert [cell["records"] for cell in found["costs"]] == [once] * len(iommu.LOOPS)
+    assert found["memory"] == [
+        {"case": "vfio, up", "engine": "none", "records": once}
+        | {name: {"left": 16, "peak": 128} for name in ("vanilla_kib", "kib")}
+    ]
+    left = [(cell["case"], cell["kib"], cell["records"]) for cell in found["dma_api"]]
+    of_disk = f"{iommu.API_DISK}, 1 thread", {"pairs": 9, "early": 1, "late": 2}, once
+    assert left == [(f"{mode}: {of_disk[0]}", *of_disk[1:]) for mode in iommu.API_MODES]
+    assert {len(cell["records"]) for cell in found["speeds"]} == {2 * iommu.SMP_ROUNDS}
+    assert iommu.measure(64, smp=False) == found | {"speeds": [], "dma_api": []}
+    assert iommu.measure(64, counted=False) == found | {"costs": [], "memory": [], "speeds": []}

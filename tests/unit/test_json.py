@@ -36,10 +36,7 @@ def _outcome(test: str, engine: str) -> Record:
 
 
 TABLE = {"table": "v5-throughput", "profile": "zen3", "quick": False, "note": "", "cells": [], "missing": []}
-IOMMU = {
-    **{"iova_gib": 1, "costs": [], "memory_kib": {"vanilla": {}, "ferry": {}}},
-    **{"smp_pairs_per_ms": {}, "dma_api_kib": {}},
-}
+IOMMU: dict[str, list[Record]] = {"costs": [], "memory": [], "speeds": [], "dma_api": []}
 # Each command that has --json, and what measures for it.
 MEASURE: dict[str, tuple[ModuleType, str, Any]] = {
     "bench": (migbench, "measure", lambda *_, **__: ([], {})),
@@ -47,7 +44,7 @@ MEASURE: dict[str, tuple[ModuleType, str, Any]] = {
     "cost": (cost, "measure", lambda *_, **__: ({"costs": [], "failures": []}, {})),
     "day": (day, "run", _said),
     "iommu": (iommu, "measure", lambda *_: IOMMU),
-    "mmtests": (mmtests, "run", lambda plan: ([_outcome(*pair) for pair in _pairs(plan)], {})),
+    "mmtests": (mmtests, "run", lambda plan, store: ([_outcome(*pair) for pair in _pairs(plan)], {})),
     "profile": (steps, "measure", lambda *_: ([], {})),
     "redis": (clients, "measure", lambda *_: ([], {})),
     "table v5-throughput": (

@@ -209,10 +209,10 @@ def test_a_cell_is_alone_and_begins_as_its_state_says() -> None:
     one = Cell("ferry", "4K", 512, 16)
     script = runner.script(one)
     assert script.count(" --folio") == 1
-    assert runner.script(replace(one, state=3)) == "perturb 3\n" + script.replace("x16", "x16, state 3")
+    assert runner.script(replace(one, state=3)) == script.replace("x16", "x16, state 3")
     server = profile.load("zen3").computer
     assert server.in_state(0) == server
-    assert server.in_state(3).kernel_args == (*server.kernel_args, "ferry_state=3")
+    assert server.in_state(3).command_line == (*server.command_line, "ferry_state=3")
 
 
 def test_range_is_of_all_states_and_each_has_its_own_vanilla() -> None:
@@ -221,11 +221,11 @@ def test_range_is_of_all_states_and_each_has_its_own_vanilla() -> None:
         experiments.compare(table, [_found(Cell("vanilla", "2M", 48), base), _found(THREE[2][0], gbps)])
         for base, gbps in ((2.0, 12.0), (2.5, 12.5), (2.0, 14.0))
     ]
-    vanilla, ferry = (experiments.with_range(same) for same in zip(*states, strict=True))
+    vanilla, ferry = (rows.with_range(same) for same in zip(*states, strict=True))
     assert ferry["ratio"] == 6.0
     assert ferry["ratio_range"] == (5.0, 7.0)
     assert vanilla["ratio_range"] == (1.0, 1.0)
-    assert "ratio_range" not in experiments.with_range(states[0][1:])
+    assert "ratio_range" not in rows.with_range(states[0][1:])
 
 
 def test_posted_deviation_is_that_of_the_ratio() -> None:

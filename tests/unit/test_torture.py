@@ -8,12 +8,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from ferry import cli
+from ferry import cli, paths
 from ferry.errors import FerryError, UsageError
 from ferry.kernel import kbuild
 from ferry.suites import kselftest, torture
-from ferry.vm import qemu
+from ferry.vm import qemu, store
 from ferry.vm.machine import Machine
+from ferry.vm.store import Store
 from tests.unit import said
 
 FIGURES = (
@@ -126,6 +127,18 @@ def test_each_class_has_its_boots_or_all_have_the_same(
     assert not found["stall"].passed
     assert found["fork"].complaints == (() if one_boot else ("it is gone",) * 2)
     assert found["fork"].mistakes[:1] == ("it ended without a result; it said:",)
+
+
+def test_a_class_has_the_records_of_its_boots(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def boot(kernel: object, where: Machine, job: qemu.Job, **_: object) -> object:
+        return SimpleNamespace(said=said.output(torture.PROGRAM, TEXT), status=0)
+
+    _fake(monkeypatch, boot, ["nothing", "stall"])
+    monkeypatch.setattr(paths, "OUT", tmp_path)
+    nothing, stall = torture.run(torture.Plan(one_boot=True), store=Store())
+    assert len(set(nothing.records)) == 2
+    assert nothing.records == stall.records
+    assert all(store.load(name) for name in nothing.records)
 
 
 def test_what_a_class_has_done_is_kept_though_the_kernel_complained(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -139,6 +139,7 @@ def measure(
     limits: dict[str, float] = LIMITS,
     ferry: str = "ferry",
     store: Store | None = None,
+    state: int = 0,
 ) -> tuple[Record, dict[str, str]]:
     """Count on virtual CPUs; every run gives the same figures. A case that fails loses no other.
 
@@ -150,7 +151,7 @@ def measure(
         Boot(
             f"{case.title} on {part.flavour}",
             part.flavour,
-            machine.get(MACHINE, case.cpus),
+            machine.get(MACHINE, case.cpus).in_state(state),
             qemu.Job(migbench.script(part), RUN_S, programs=programs),
         )
         for case, part in parts

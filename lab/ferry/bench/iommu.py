@@ -39,6 +39,7 @@ API_LOADS = {
     "api_ring": "rings of 1,024 pages",
     "api_mix": "256 buffers of 4 KiB to 1 MiB, in any order",
 }
+API_DISK = "reads of a disk, 4 KiB to 1 MiB"
 API_THREADS = (1, 2, 4)
 API_PAIRS = 300000  # of each thread
 API_READS = 30000  # of each process, of 4 KiB
@@ -100,7 +101,7 @@ def cost(loop: Loop, vanilla: float, ferry: float) -> Record:
 
 def passed(result: Record) -> bool:
     """Whether all limits are met."""
-    left = (memory["left"] for memory in result["memory_kib"].get("ferry", {}).values())
+    left = (cell["kib"]["left"] for cell in result["memory"])
     return max(left, default=0) <= LEFT_LIMIT_KIB and all(cost["passed"] for cost in result["costs"])
 
 
@@ -241,33 +242,90 @@ def _see(title: str, all_boots: dict[Key, Boot], store: Store | None) -> dict[Ke
     return dict(zip(all_boots, seen, strict=True))
 
 
-def measure(iova_gib: int = 64, smp: bool = True, counted: bool = True, store: Store | None = None) -> Record:
-    """Boot both kernels under icount, then in turns with four CPUs, and compare.
+def measure(
+    iova_gib: int = 64,
+    smp: bool = True,
+    counted: bool = True,
+    store: Store | None = None,
+    state: int = 0,
+) -> dict[str, list[Record]]:
+    """Boot both kernels under icount, then in turns with four CPUs. Returns cells, of vanilla beside Ferry:
+    what maps and unmaps cost, what memory they leave, how fast four CPUs are, what the DMA API leaves.
 
     Without smp only what is counted, without counted only what the DMA API leaves.
     """
     kernels = {name: kbuild.build(name) for name in FLAVOURS}
     once = {
-        ("count", name, 0): _boot(kernel, machine.get("iommu"), COUNT_S, count_script(iova_gib))
+        ("count", name, 0): _boot(
+            kernel, machine.get("iommu").in_state(state), COUNT_S, count_script(iova_gib)
+        )
         for name, kernel in kernels.items()
         if counted
     }
     seen = _see("count maps and unmaps", once, store)
     seen |= _see("map and unmap with four CPUs", _four_cpus(kernels, counted) if smp else {}, store)
-    speeds: dict[str, dict[str, list[float]]] = {name: {} for name in FLAVOURS if smp and counted}
-    api: dict[str, dict[str, Record]] = {mode: {} for mode in API_MODES if smp}
-    for (part, name, _), shown in seen.items():
-        if part in API_MODES:
-            api[part][name] = shown.left
-        for workload, each_round in shown.speed.items() if part == "smp" else ():
-            speeds[name].setdefault(workload, []).extend(round(speed, 1) for speed in each_round)
-    base, ferry = ({} if not counted else seen["count", name, 0].insn for name in FLAVOURS)
     return {
-        "kernels": {name: kernel.release for name, kernel in kernels.items()},
-        "iova_gib": iova_gib,
-        "memory_kib": {name: shown.memory for (part, name, _), shown in seen.items() if part == "count"},
-        "costs": [cost(loop, base[loop.name], ferry[loop.name]) for loop in LOOPS if counted],
-        "smp_pairs_per_ms": speeds,
-        "dma_api_kib": api,
-        "records": [shown.record for shown in seen.values() if shown.record],
+        **{"costs": _costs(seen), "memory": _memory(seen)},
+        **{"speeds": _speeds(seen), "dma_api": _dma_api(seen)},
     }
+
+
+def _of(seen: dict[Key, Seen], part: str) -> tuple[list[Seen], list[Seen]]:
+    """All turns of vanilla, and of Ferry."""
+    vanilla, ferry = (
+        [shown for (what, name, _), shown in seen.items() if (what, name) == (part, flavour)]
+        for flavour in FLAVOURS
+    )
+    return vanilla, ferry
+
+
+def _made_of(*sources: Seen) -> Record:
+    return {"records": names} if (names := [shown.record for shown in sources if shown.record]) else {}
+
+
+def _costs(seen: dict[Key, Seen]) -> list[Record]:
+    return [
+        cost(loop, vanilla.insn[loop.name], ferry.insn[loop.name]) | _made_of(vanilla, ferry)
+        for vanilla, ferry in zip(*_of(seen, "count"), strict=True)
+        for loop in LOOPS
+    ]
+
+
+def _memory(seen: dict[Key, Seen]) -> list[Record]:
+    """KiB in page tables when all is unmapped, and at the most on the way."""
+    return [
+        {"case": case.replace("_", ", "), "engine": "none", "vanilla_kib": vanilla.memory[case], "kib": kib}
+        | _made_of(vanilla, ferry)
+        for vanilla, ferry in zip(*_of(seen, "count"), strict=True)
+        for case, kib in ferry.memory.items()
+    ]
+
+
+def _speeds(seen: dict[Key, Seen]) -> list[Record]:
+    """Maps and unmaps per ms of all CPUs, a figure for each turn."""
+    vanilla, ferry = _of(seen, "smp")
+
+    def each(turns: list[Seen], workload: str) -> list[float]:
+        return [round(speed, 1) for turn in turns for speed in turn.speed[workload]]
+
+    return [
+        {"case": f"{workload}, {SMP_CPUS} threads", "engine": "none"}
+        | {"vanilla_pairs_per_ms": each(vanilla, workload), "pairs_per_ms": each(ferry, workload)}
+        | _made_of(*vanilla, *ferry)
+        for workload in (ferry[0].speed if ferry else ())
+    ]
+
+
+def _dma_api(seen: dict[Key, Seen]) -> list[Record]:
+    """KiB that are left after a tenth of a load, and after all of it, by how addresses are flushed."""
+
+    def case(mode: str, load: str, threads: str) -> str:
+        return f"{mode}: {API_LOADS.get(load, API_DISK)}, {threads} thread{'s' * (threads != '1')}"
+
+    return [
+        {"case": case(mode, *load.split()), "engine": "none", "vanilla_kib": vanilla.left[load], "kib": left}
+        | _made_of(vanilla, ferry)
+        for mode in API_MODES
+        for vanilla, ferry in zip(*_of(seen, mode), strict=True)
+        for load, left in ferry.left.items()
+    ]

@@ -2,7 +2,7 @@
 """One row of a result: what migbench said of one configuration, in the form that out/demo.json keeps."""
 
 import statistics
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -135,3 +135,24 @@ def with_ratios(rows: Iterable[Row]) -> list[Row]:
         replace(row, ratio=row.gbps / vanilla[row.setting] if row.setting in vanilla else None)
         for row in ordered
     ]
+
+
+# What is said of all starts of a machine: the first of these that a cell has.
+RANGED = ("ratio", "percent", "lost_ms_per_move", "instructions", "gbps")
+
+
+def with_range(states: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """A cell as its first state has it, with the least and the greatest figure of all states."""
+    cell = states[0]
+    name = next((name for name in RANGED if cell.get(name) is not None), "")
+    if len(states) < 2 or not name:
+        return cell
+    figures = [state[name] for state in states]
+    passed = {"passed": all(state["passed"] for state in states)} if "passed" in cell else {}
+    made_of = {"records": [name for state in states for name in state.get("records", ())]}
+    return (
+        cell
+        | {f"{name}_range": (min(figures), max(figures))}
+        | passed
+        | (made_of if cell.get("records") else {})
+    )

@@ -78,10 +78,11 @@ class Plan:
     order: str = "up"
     server: str = "zen3"
     one_by_one: bool = False  # folios are unmapped and restored, and not in ranges
+    state: int = 0  # in which the machine begins
 
     @property
     def machine(self) -> Machine:
-        server = profile.load(self.server).as_machine()
+        server = profile.load(self.server).as_machine().in_state(self.state)
         return server.one_by_one() if self.one_by_one else server
 
     def check(self) -> None:

@@ -2,8 +2,9 @@
 """measure configurations of your choice in VMs: a table, or JSON like that of ./ferry demo"""
 
 import argparse
+from typing import Any
 
-from ferry.bench import migbench, rows
+from ferry.bench import migbench
 from ferry.commands import options
 from ferry.errors import UsageError
 from ferry.results import provenance, report
@@ -31,6 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_bytes(parser, plan.size, "moved per run")
     options.add_number(parser, "runs", plan.runs, "figures are medians over runs")
     options.add_number(parser, "rounds", plan.rounds, "boots of each kernel in turns, each with so many runs")
+    options.add_states(parser)
     _add_how(parser, plan)
     options.add_json(parser)
     options.add_store(parser)
@@ -106,11 +108,12 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(
             f"--twice is for virtual time: that of machine {computer.name} is never the same twice"
         )
+    options.check_states(args, "" if computer.icount else f"machine {computer.name}")
     output = report.output(args)
     measured, kernels = options.measured(
         args,
-        lambda store: migbench.measure(plan, computer, kvm=args.kvm, store=store),
-        lambda result: [row.as_json() for row in result[0]],
+        lambda store, state: _cells(plan, computer.in_state(state), kvm=args.kvm, store=store),
+        lambda result: result[0],
     )
     name = f"{computer.name}, folios one by one" if args.one_by_one else computer.name
     order = f", {args.order} order" if args.order != "up" else ""
@@ -120,5 +123,10 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def as_json(measured: list[rows.Row], origin: Json, title: str) -> Json:
-    return {"provenance": origin, "title": title, "runs": [row.as_json() for row in measured]}
+def _cells(plan: migbench.Plan, computer: machine.Machine, **how: Any) -> tuple[list[Json], dict[str, str]]:
+    measured, kernels = migbench.measure(plan, computer, **how)
+    return [row.as_json() for row in measured], kernels
+
+
+def as_json(measured: list[Json], origin: Json, title: str) -> Json:
+    return {"provenance": origin, "title": title, "runs": measured}

@@ -13,6 +13,7 @@ from ferry.vm import machine
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_flag(parser, "unbatched", "of Ferry's kernel with its batching compiled out")
+    options.add_states(parser)
     options.add_json(parser)
     options.add_store(parser)
 
@@ -24,7 +25,9 @@ def run(args: argparse.Namespace) -> int:
     if args.unbatched:
         what = {"cases": cost.UNBATCHED_CASES, "limits": cost.UNBATCHED_LIMITS, "ferry": "unbatched"}
     counted, kernels = options.measured(
-        args, lambda store: cost.measure(**what, store=store), lambda result: result[0]["costs"]
+        args,
+        lambda store, state: cost.measure(**what, store=store, state=state),
+        lambda result: result[0]["costs"],
     )
     origin = provenance.of_vms(machine.get(cost.MACHINE), kernels)
     title = "Instructions per moved folio (icount)"

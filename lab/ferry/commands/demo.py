@@ -33,7 +33,9 @@ def run(args: argparse.Namespace) -> int:
     measured, kernels = migbench.measure(PLAN, computer, store=provenance.store())
     title = f"{computer.cpus} emulated CPUs, {PLAN.size} per run from node 0 to node 1"
     origin = provenance.of_vms(computer, kernels)
-    result = as_json(measured, origin, f"{title}, Linux {kernels['ferry']}") | {"headline": _on_the_server()}
+    result = as_json([row.as_json() for row in measured], origin, f"{title}, Linux {kernels['ferry']}") | {
+        "headline": _on_the_server()
+    }
     report.Output(str(target)).tell(result)
     *_, written = page.write()
     print(f"{target}\n{written}")

@@ -22,7 +22,7 @@ def run(args: argparse.Namespace) -> int:
     plan = mmtests.Plan(tuple(args.tests) or mmtests.TESTS, args.engines)
     plan.check()
     output = report.output(args)
-    outcomes, copied = mmtests.run(plan)
+    outcomes, copied = mmtests.run(plan, provenance.store())
     worse = mmtests.worse(outcomes)
     flavours = ["vanilla"] * (rows.VANILLA in plan.engines) + ["ferry"] * (plan.engines != (rows.VANILLA,))
     output.tell(

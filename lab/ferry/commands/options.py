@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import fields
 from typing import Any, TypeVar
 
+from ferry.bench import rows
+from ferry.errors import UsageError
 from ferry.kernel import kbuild
 from ferry.progress import note
 from ferry.results import compare, provenance
@@ -20,6 +22,7 @@ RUNS = ("requirements.txt",)
 DEVELOPS = (*RUNS, "requirements-dev.txt")
 
 PROFILE = "zen3"
+MOST_STATES = 32
 Plan = TypeVar("Plan")
 Result = TypeVar("Result")
 
@@ -119,13 +122,40 @@ def add_store(parser: argparse.ArgumentParser) -> None:
     add_flag(parser, "twice", "measure twice what has virtual time; fail unless it is the same")
 
 
+def add_states(parser: argparse.ArgumentParser) -> None:
+    """--states of every command whose time is virtual."""
+    parser.add_argument(
+        "--states", type=int, default=1, metavar="N",
+        help="measure each cell N times, on machines that begin otherwise, and show the range",
+    )  # fmt: skip
+
+
+def check_states(args: argparse.Namespace, wall: str = "") -> None:
+    """Raise UsageError if there can be no such states; wall: what has wall time, if anything has."""
+    if not 1 <= args.states <= MOST_STATES:
+        raise UsageError(f"--states {args.states}: choose 1 to {MOST_STATES}")
+    if args.states > 1 and wall:
+        raise UsageError(f"--states is for virtual time: wall time, here of {wall}, has a range in any case")
+
+
 def measured(
-    args: argparse.Namespace, measure: Callable[[Store | None], Result], cells: Callable[[Result], list[Json]]
+    args: argparse.Namespace,
+    measure: Callable[[Store | None, int], Result],
+    cells: Callable[[Result], list[Json]],
 ) -> Result:
-    """What is measured, of which the store may have a part; with --twice all of it once more, and the cells
-    of both have to be the same."""
-    result = measure(provenance.store(args.anew))
+    """What is measured, of which the store may have a part, in each of --states; the cells of the first have
+    the range of all. With --twice all of it once more, and the cells of both have to be the same."""
+    check_states(args)
+    result = _in_states(args.states, lambda state: measure(provenance.store(args.anew), state), cells)
     if args.twice:
-        compare.must_be_same(cells(result), cells(measure(None)))
+        again = _in_states(args.states, lambda state: measure(None, state), cells)
+        compare.must_be_same(cells(result), cells(again))
         note("two runs the same")
     return result
+
+
+def _in_states(count: int, measure: Callable[[int], Result], cells: Callable[[Result], list[Json]]) -> Result:
+    results = [measure(state) for state in range(count)]
+    for same in zip(*map(cells, results), strict=True):
+        same[0].update(rows.with_range(same))
+    return results[0]

@@ -9,7 +9,7 @@ from ferry import files, paths
 from ferry.commands import options
 from ferry.errors import FerryError, UsageError
 from ferry.progress import note
-from ferry.results import figures, grid, page, picture, present, trace
+from ferry.results import compare, figures, grid, page, picture, present, trace
 from ferry.results import report as report_files
 from ferry.results.grid import Grid
 from ferry.vm import store
@@ -80,8 +80,8 @@ def _headline(kept: figures.Kept) -> bytes:
 
 
 def keep() -> None:
-    """Copy the results that out/ has. Raises FerryError if one is of files that no commit has, and
-    UsageError for those of another base, which no page shows."""
+    """Copy the results that out/ has. Raises FerryError if one is of files that no commit has, or a cell
+    does not say what it is made of, and UsageError for those of another base, which no page shows."""
     if paths.BASE != paths.DEFAULT_BASE:
         raise UsageError(f"--keep is for results of base {paths.DEFAULT_BASE}: leave out --base")
     # What is of a part of the cells, or of another machine, has another name.
@@ -93,6 +93,8 @@ def keep() -> None:
         result = json.loads(path.read_text())
         if result["provenance"]["commit"].endswith("-changed"):
             raise FerryError(f"{path} was measured with changes that no commit has: commit, measure again")
+        if lacking := [compare.name(cell) for cell in compare.cells(result) if not cell.get("records")]:
+            raise FerryError(f"{path}: {len(lacking)} without records, first {lacking[0]}: measure it again")
         for profile in result.get("profiles", []):
             del profile["functions"]  # thousands, which no page shows
         results[figures.FOLDER / path.name] = result

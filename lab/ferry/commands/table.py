@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ferry import paths
+from ferry.bench import rows
 from ferry.bench.cell import Cell
 from ferry.commands import options
 from ferry.errors import UsageError
@@ -19,7 +20,6 @@ from ferry.vm.machine import Machine
 from ferry.vm.store import Store
 
 ALL = "all"
-MOST_STATES = 32
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -28,10 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     others = [f"{profile} for {name}" for name, profile in usual.items() if profile != options.PROFILE]
     options.add_profile(parser, None, f"default: {', '.join([*others, options.PROFILE])}; ")
     options.add_flag(parser, "quick", "fewer cells: minutes instead of half an hour")
-    parser.add_argument(
-        "--states", type=int, default=1, metavar="N",
-        help="measure each cell N times, on machines that begin otherwise, and show the range",
-    )  # fmt: skip
+    options.add_states(parser)
     options.add_flag(parser, "here", "measure this machine itself, which runs a Ferry kernel; no VM")
     options.add_one_by_one(parser)
     options.add_json(parser)
@@ -81,12 +78,7 @@ def _check(args: argparse.Namespace, wall: list[str], all_wall: bool) -> None:
         raise UsageError(
             f"--twice is for virtual time: wall time, here of {wall[0]}, is never the same twice"
         )
-    if not 1 <= args.states <= MOST_STATES:
-        raise UsageError(f"--states {args.states}: choose 1 to {MOST_STATES}")
-    if args.states > 1 and wall:
-        raise UsageError(
-            f"--states is for virtual time: wall time, here of {wall[0]}, has a range in any case"
-        )
+    options.check_states(args, *wall[:1])
     if args.here and args.one_by_one:
         raise UsageError("--one-by-one is for VMs: here, say 'sysctl vm.migrate_ranges=0' before")
 
@@ -154,7 +146,7 @@ def _measure(
         experiments.compare(table, measured[at : at + count], experiments.HERE if args.here else server.name)
         for at in range(0, len(measured), count)
     ]
-    compared = [experiments.with_range(same) for same in zip(*by_state, strict=True)]
+    compared = [rows.with_range(same) for same in zip(*by_state, strict=True)]
     return {
         **_about(table, server, args),
         "provenance": origin,

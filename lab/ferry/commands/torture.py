@@ -70,7 +70,7 @@ def run(args: argparse.Namespace) -> int:
         if output.path:
             output.write(result(outcomes))
 
-    outcomes = torture.run(plan, tell)
+    outcomes = torture.run(plan, tell, provenance.store())
     output.tell(result(outcomes))
     wrong = [
         f"{outcome.name}: {line}" for outcome in outcomes for line in (*outcome.mistakes, *outcome.complaints)

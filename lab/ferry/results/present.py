@@ -9,7 +9,7 @@ import statistics
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ferry.bench.rows import PERCENTILES
+from ferry.bench.rows import PERCENTILES, RANGED
 from ferry.bench.steps import STEPS
 from ferry.progress import elapsed
 from ferry.results import compare
@@ -132,6 +132,15 @@ def _range(least: str, most: str) -> Show:
     return shown
 
 
+_FORMS = dict(zip(RANGED, (".2f", "+.2f", ".1f", ",.0f", ".3f"), strict=True))
+
+
+def _of_all_starts(cell: Json) -> str:
+    """The least and the greatest figure of machines that began otherwise."""
+    ends = [(form, cell.get(f"{name}_range", ())) for name, form in _FORMS.items()]
+    return "".join(" - ".join(f"{end:{form}}" for end in some) for form, some in ends)
+
+
 def mean_move(cell: Json) -> str:
     """How long a move took, in milliseconds."""
     moves = cell.get("moves")
@@ -141,6 +150,16 @@ def mean_move(cell: Json) -> str:
 def _count(name: str) -> Show:
     """How many things a list has."""
     return lambda cell: str(len(cell[name])) if isinstance(cell.get(name), list | tuple) else ""
+
+
+def _spread(name: str) -> Show:
+    """The median of what was measured several times, and the least and the greatest."""
+
+    def shown(cell: Json) -> str:
+        each = cell.get(name)
+        return f"{statistics.median(each):,.1f} ({min(each):,.1f} to {max(each):,.1f})" if each else ""
+
+    return shown
 
 
 # Headings, and how a cell shows what is below them. What is measured comes first, in words.
@@ -160,7 +179,7 @@ MOVES: tuple[tuple[str, Show], ...] = (
     ("GB/s", number("gbps", ".3f")),
     ("min-max", _range("gbps_min", "gbps_max")),
     ("ratio", number("ratio", ".2f", "x")),
-    ("of all starts", lambda cell: " - ".join(f"{end:.2f}" for end in cell.get("ratio_range", ()))),
+    ("of all starts", _of_all_starts),
     ("published", _posted),
     ("residual", residual),
     ("migrate_pages, cycles/page", number("migrate_cycles_per_page")),
@@ -185,6 +204,16 @@ COUNTS: tuple[tuple[str, Show], ...] = (
     ("difference", number("percent", "+.2f", " %")),
     ("limit", lambda cell: _more(cell) + " exceeded" * (not cell.get("passed", True))),
     *((step, number(f"steps.{step}")) for step in STEPS),
+)
+PAGE_TABLES: tuple[tuple[str, Show], ...] = (
+    ("left on vanilla, KiB", several("vanilla_kib", ("left",))),
+    ("left, KiB", several("kib", ("left",))),
+    ("peak on vanilla, KiB", several("vanilla_kib", ("peak",))),
+    ("peak, KiB", several("kib", ("peak",))),
+    ("on vanilla, KiB", several("vanilla_kib", ("early", "late"))),
+    ("KiB", several("kib", ("early", "late"))),
+    ("on vanilla, pairs/ms", _spread("vanilla_pairs_per_ms")),
+    ("pairs/ms", _spread("pairs_per_ms")),
 )
 CLIENTS: tuple[tuple[str, Show], ...] = (
     ("requests/s", number("moved.per_second")),
@@ -223,7 +252,7 @@ TESTS: tuple[tuple[str, Show], ...] = (
     ("time", lambda cell: elapsed(cell["seconds"]) if "seconds" in cell else ""),
     ("verdict", words("verdict")),
 )
-COLUMNS = (*WORDS, *MOVES, *COUNTS, *CLIENTS, *TIERS, *TESTS)
+COLUMNS = (*WORDS, *MOVES, *COUNTS, *PAGE_TABLES, *CLIENTS, *TIERS, *TESTS)
 
 
 def columns(cells: Sequence[Json]) -> list[tuple[str, Show]]:

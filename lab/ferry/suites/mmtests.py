@@ -20,6 +20,7 @@ from ferry.vm import boots, machine, qemu, records
 from ferry.vm.boots import Boot, Said
 from ferry.vm.machine import Machine
 from ferry.vm.records import Record
+from ferry.vm.store import Store
 
 # Command lines, as run_vmtests.sh has them. khugepaged.c of 6.12.117 does not compile.
 TESTS = (
@@ -81,7 +82,7 @@ def script(plan: Plan, engine: str, programs: Path) -> str:
     return "\n".join(lines)
 
 
-def run(plan: Plan) -> tuple[list[Record], dict[str, int]]:
+def run(plan: Plan, store: Store | None = None) -> tuple[list[Record], dict[str, int]]:
     """All outcomes, engine by engine, and how many folios each engine copied.
 
     Raises DirtyConsole if a kernel complained, FerryError if a guest did not say how a test ended.
@@ -101,9 +102,9 @@ def run(plan: Plan) -> tuple[list[Record], dict[str, int]]:
         for test in plan.tests:
             files.write(log(test, engine), texts.get(test, ""))
         copied.update((engine, record["folios"]) for record in records.every(said.text, "copied"))
-        return outcomes
+        return [outcome | ({"records": [said.record]} if said.record else {}) for outcome in outcomes]
 
-    of_engines, _ = boots.run("Linux's tests of mm", all_boots, parsed)
+    of_engines, _ = boots.run("Linux's tests of mm", all_boots, parsed, store)
     return [outcome for outcomes in of_engines for outcome in outcomes], copied
 
 

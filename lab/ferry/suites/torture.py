@@ -20,8 +20,9 @@ from ferry.kernel import kbuild
 from ferry.server import profile
 from ferry.suites import kselftest, ktap
 from ferry.vm import boots, emulator, machine, qemu
-from ferry.vm.boots import Boot
+from ferry.vm.boots import Boot, Said
 from ferry.vm.machine import Machine
+from ferry.vm.store import Store
 
 PROGRAM = "torture"
 # Trouble ends the guest at once, and is the end of its log.
@@ -56,6 +57,7 @@ class Outcome:
     skipped: str = ""  # why
     mistakes: tuple[str, ...] = ()  # what was wrong, as the program said it
     complaints: tuple[str, ...] = ()  # the kernel's
+    records: tuple[str, ...] = ()  # of its boots, by their names in the store
 
     @property
     def passed(self) -> bool:
@@ -72,7 +74,8 @@ class Outcome:
         told = FIGURES if self.figures or other.figures else ()
         figures = {name: self.figures.get(name, 0) + other.figures.get(name, 0) for name in told}
         wrong = (self.mistakes + other.mistakes, self.complaints + other.complaints)
-        return Outcome(self.name, figures, self.skipped or other.skipped, *wrong)
+        records = self.records + other.records
+        return Outcome(self.name, figures, self.skipped or other.skipped, *wrong, records)
 
 
 @dataclass(frozen=True)
@@ -187,7 +190,9 @@ class Plan:
         return "\n".join(lines)
 
 
-def run(plan: Plan, tell: Callable[[list[Outcome]], None] = lambda outcomes: None) -> list[Outcome]:
+def run(
+    plan: Plan, tell: Callable[[list[Outcome]], None] = lambda outcomes: None, store: Store | None = None
+) -> list[Outcome]:
     """The outcome of each class. tell gets those that there are, each time that a class is through."""
     program = next(path for path in kselftest.build(kbuild.build(plan.flavour)) if path.name == PROGRAM)
     names = classes(program)
@@ -197,19 +202,20 @@ def run(plan: Plan, tell: Callable[[list[Outcome]], None] = lambda outcomes: Non
     parts = [(names, computer) for names in groups for computer in plan.machines]
     sums: dict[str, Outcome] = {}
 
-    def ended(index: int, said: str, complaints: tuple[str, ...] = ()) -> None:
-        for name, outcome in _outcomes(said, parts[index][0], complaints).items():
-            sums[name] = sums.get(name, Outcome(name)) + outcome
+    def ended(index: int, said: Said, complaints: tuple[str, ...] = ()) -> None:
+        made_of = (said.record,) if said.record else ()
+        for name, outcome in _outcomes(said.text, parts[index][0], complaints).items():
+            sums[name] = sums.get(name, Outcome(name)) + replace(outcome, records=made_of)
         if (index + 1) % len(plan.machines) == 0:
             tell([*sums.values()])
 
     def failed(index: int, err: FerryError) -> None:
         if not isinstance(err, qemu.BadGuest):
             raise err
-        ended(index, err.said, tuple(str(err).splitlines()))
+        ended(index, Said(err.said), tuple(str(err).splitlines()))
 
     all_boots = [plan.boot(program, names, computer) for names, computer in parts]
-    boots.run("torture", all_boots, lambda index, said: ended(index, said.text), failed=failed)
+    boots.run("torture", all_boots, ended, store, failed=failed)
     return [*sums.values()]
 
 

@@ -150,14 +150,6 @@ def compare(table: Table, measured: Sequence[Measured], profile: str | None = No
     return compared
 
 
-def with_range(states: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """A cell as its first state has it, with the least and the greatest ratio of all states."""
-    ratios = [state["ratio"] for state in states if "ratio" in state]
-    if len(states) < 2 or not ratios:
-        return states[0]
-    return states[0] | {"ratio_range": (min(ratios), max(ratios))}
-
-
 def _deviation(speed: float, speed_sd: float, base: float, base_sd: float) -> float:
     """The standard deviation of speed / base, if they are independent and theirs are small."""
     return speed / base * math.hypot(speed_sd / speed, base_sd / base)

@@ -60,9 +60,10 @@ def run(
 ) -> tuple[list[Result], dict[str, str]]:
     """Boot all that the store does not have. Returns the results in order, and the kernels' releases.
 
-    A boot is kept as soon as its records are understood. Raises FerryError at the first that fails, and no
-    other is left running; with failed, all others go on.
+    A boot is kept as soon as its records are understood; one on the host's root is never found again.
+    Raises FerryError at the first that fails, and no other is left running; with failed, all others go on.
     """
+    boots = [*map(_begun, boots)]
     for machine in dict.fromkeys(boot.machine for boot in boots):
         qemu.ensure_emulator(machine, kvm)
     kernels = {name: kbuild.build(name) for name in dict.fromkeys(boot.flavour for boot in boots)}
@@ -83,22 +84,34 @@ def run(
         try:
             done = qemu.run(kernel, boot.machine, job, kvm=kvm, on_output=on_output, cancelled=cancelled)
             _must_succeed(boot, done)
-            result = parse(index, Said(done.said, names[index]))
+            name = names[index] or (store.name_of(boot.title, done.said) if store else "")
+            result = parse(index, Said(done.said, name))
         except FerryError as err:
             if not failed or cancelled.is_set():
                 raise
             return index, failed(index, err)
-        if store and names[index]:
-            about = {"title": boot.title, "kernel": kernel.release, "machine": boot.machine.name}
-            store.keep(names[index], about, done.said)
+        if store:
+            store.keep(name, _about(boot, kernel), done.said)
         return index, result
 
     with Step(title) as step:
         for index, result in _beside_each_other(measure, missing, at_once):
             results[index] = result
             step.update(f"{len(results)}/{len(boots)}")
-    in_order = [results[index] for index in range(len(boots))]
-    return in_order, {name: kernel.release for name, kernel in kernels.items()}
+    return [results[n] for n in range(len(boots))], {name: each.release for name, each in kernels.items()}
+
+
+def _about(boot: Boot, kernel: kbuild.Kernel) -> dict[str, str]:
+    """What a record says of its boot."""
+    return {"title": boot.title, "kernel": kernel.release, "machine": boot.machine.name}
+
+
+def _begun(boot: Boot) -> Boot:
+    """With a job that begins as the machine's state says."""
+    if not (state := boot.machine.state):
+        return boot
+    job = replace(boot.job, script=f"perturb {state}\n{boot.job.script}")
+    return replace(boot, title=f"{boot.title}, state {state}", job=job)
 
 
 def _must_succeed(boot: Boot, done: qemu.Result) -> None:

@@ -50,6 +50,7 @@ class Machine:
     invalidation_ns: int = 0  # that dropping addresses from its cache takes, in virtual time
     slow_nodes: bool = False  # ACPI says that nodes without CPUs are slower, so Linux demotes to them
     kernel_args: tuple[str, ...] = ()
+    state: int = 0  # in which it begins; each number is another
     arm64: bool = False
     program: tuple[str, ...] = ()  # an emulator's command, instead of the one that command() chooses
     devices: tuple[str, ...] = ()
@@ -76,8 +77,7 @@ class Machine:
         """The same machine, which begins otherwise: Linux seeds its random numbers, and with them where
         programs and free memory lie, with its command line. State 0 is the machine itself.
         """
-        args = (f"ferry_state={state}",) if state else ()
-        return replace(self, kernel_args=(*self.kernel_args, *args))
+        return replace(self, state=state)
 
     def needs_own_emulator(self, kvm: bool) -> bool:
         """Whether it is the lab's QEMU that runs it, because its CPUs are threads of an emulator.
@@ -102,7 +102,8 @@ class Machine:
     @property
     def command_line(self) -> tuple[str, ...]:
         """What its kernel is told."""
-        return (*(ICOUNT_ARGS if self.icount else ()), *self.kernel_args)
+        state = (f"ferry_state={self.state}",) if self.state else ()
+        return (*(ICOUNT_ARGS if self.icount else ()), *self.kernel_args, *state)
 
     @property
     def smp(self) -> str:

@@ -3,7 +3,8 @@
 
 So what was interrupted goes on where it ended, and what has not changed is not measured again. A name is
 a digest of the kernel, the emulator, the machine, the job and its programs. Wall time depends on the host
-besides: what is of wall time only serves to go on.
+besides: what is of wall time only serves to go on. What a guest on the host's root depends on nobody can
+say: its record only serves to be looked at, and is named by what it has.
 """
 
 from __future__ import annotations
@@ -25,10 +26,14 @@ def folder() -> Path:
 
 
 def load(name: str) -> dict[str, Any] | None:
-    """A record by its name: its title, where it comes from, and what the guest said. None if it is lost."""
-    text = files.read(folder() / f"{name}.json")
-    found: dict[str, Any] | None = json.loads(text) if text else None
-    return found
+    """A record by its name: its title, where it comes from, and what the guest said. None if it is lost.
+
+    Those of another base are in a folder of that base; a page may show both.
+    """
+    found = [folder() / f"{name}.json", *paths.OUT.glob(f"*/records/{name}.json")]
+    text = next((text for path in found if (text := files.read(path))), None)
+    record: dict[str, Any] | None = json.loads(text) if text else None
+    return record
 
 
 @dataclass(frozen=True)
@@ -42,6 +47,10 @@ class Store:
         """What the record of a boot is called; turn: which of several that are alike."""
         host = self.origin.get("host", "") if wall_time else ""
         return files.digest(identity, str(turn), host)[:LETTERS]
+
+    def name_of(self, title: str, said: str) -> str:
+        """What the record of a boot is called of which nobody can say what determines it."""
+        return files.digest(title, said)[:LETTERS]
 
     def find(self, name: str) -> str | None:
         """What a guest has said before."""

@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Blocks of kept figures that are of no published table: each is written of what its command has measured."""
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+
+from ferry.results import present, written
+from ferry.results.compare import Json
+from ferry.results.present import Show, number, several
+
+BASES = ("7.3",)  # whose IOMMU was counted since there are records
+IOMMU = tuple(f"iommu-{base}" for base in BASES)  # a kept result for each base
+MOST_CHANNELS = 16  # of the emulated server
+Load = Callable[[str], Json]  # a kept result by its name
+
+
+def no_engine(load: Load) -> str:
+    result = load("no-engine")
+    rows = [
+        [
+            written.folio(kib),
+            *(f"{4096 / engines[name]['gbps']:,.0f}" for name in ("vanilla", "none")),
+            *(written.ratio(engines[name]) for name in ("none", "cpu")),
+            *(written.away(engines[name]) for name in ("vanilla", "none", "cpu")),
+        ]
+        for kib, engines in written.by_engine(result["runs"], "folio_kib").items()
+    ]
+    head = (
+        *("folio", "instructions per page: vanilla", "Ferry, no engine", "ratio", "ratio with `cpu` active"),
+        *("inaccessible, median / 99th, us: vanilla", "no engine", "`cpu` active"),
+    )
+    return f"{written.of_linux(result)}:\n\n{written.table(head, rows)}"
+
+
+def cost(load: Load) -> str:
+    result = load("cost")
+    rows = [
+        [
+            *(caller, written.folio(kib), f"{engines['none']['vanilla']:,.0f}"),
+            *(f"{cost['instructions']:,.0f} ({cost['percent']:+.1f} %)" for cost in engines.values()),
+            f"{engines['none']['limit_percent']:+.1f} %, {engines['cpu']['limit_percent']:+.1f} %",
+        ]
+        for (caller, kib), engines in written.by_engine(result["costs"], "case", "folio_kib").items()
+    ]
+    head = ("caller", "folio", "vanilla", "Ferry, no engine", "`cpu` active", "limits")
+    return f"{written.of_linux(result)}, instructions per folio:\n\n{written.table(head, rows)}"
+
+
+def demo(load: Load) -> str:
+    result = load("demo")
+    columns = {
+        **{"folio": lambda row: written.folio(row["folio_kib"]), "engine": present.engine},
+        **{"GB/s": number("gbps", ".2f"), "ratio": written.ratio, "first folio, us": written.first},
+        "inaccessible, median / 99th, us": written.away,
+        "caller's CPU, ns per page": number("cpu_ns_per_page"),
+    }
+    rounds = result["runs"][0]["runs"]
+    return (
+        f"One `make demo` of {written.origin(result)}, on {result['provenance']['cpus']} emulated CPUs, "
+        f"medians of {rounds} boots of each kernel:\n\n{written.lines(result['runs'], columns)}"
+    )
+
+
+def clients(load: Load) -> str:
+    result = load("redis")
+    columns = {
+        "pages": present.folio,
+        "engine": lambda cell: f"dcbm x{MOST_CHANNELS}" if cell["engine"] == "dcbm" else cell["engine"],
+        "requests/s": number("moved.per_second"),
+        "lost by a move, ms": number("lost_ms_per_move", ".1f"),
+        "a move, ms": present.mean_move,
+        "a request, median, ms": number("moved.median_ms", ".2f"),
+        "99th": number("moved.p99_ms", ".2f"),
+        "longest": number("moved.longest_ms", ".2f"),
+    }
+    return f"{written.origin(result)}:\n\n{written.lines(result['cells'], columns)}"
+
+
+def tier(load: Load, application: str) -> str:
+    """The cells of one application, with what it has."""
+    result = load("tier")
+    cells = [cell for cell in result["cells"] if cell["case"].partition(",")[0] == application]
+    # Not of COLUMNS, where a step of a migration is called as the engine is
+    columns = dict((*present.CLIENTS, *present.TIERS, *present.WORDS)) | {
+        "buffers a call": lambda cell: cell["case"].partition(", ")[2].removesuffix(" buffers a call"),
+        "moved by": lambda cell: cell["case"].partition(", ")[2],
+        "ratio": written.ratio,
+    }
+    shown = {name: columns[name] for name in TIER_COLUMNS[application]}
+    return f"{written.of_linux(result)}:\n\n{written.lines(cells, shown)}"
+
+
+# What the docs say of each application.
+TIER_COLUMNS = {
+    "pool": (
+        *("folio", "buffers a call", "engine", "requests/s", "ratio", "gains", "99.9th, us", "longest, us"),
+        *("promoted", "demoted", "CPU in moves, ms", "CPU a folio moved, us"),
+    ),
+    "redis": (
+        *("engine", "requests/s", "gains", "99.9th, us", "longest, us", "promoted", "demoted"),
+        *("kswapd's CPU, ms", "CPU a folio moved, us", "pages a call"),
+    ),
+    "arena": ("folio", "moved by", "engine", "a move, ms", "ratio", "gains", "99.9th, us", "longest, us"),
+}
+
+
+def steps(load: Load) -> str:
+    result = load("profile")
+    profiles = result["profiles"]
+    vanilla = next(
+        profile for profile in profiles if (profile["folio_kib"], profile["engine"]) == (4, "vanilla")
+    )
+    steps = sorted(vanilla["steps"].items(), key=lambda step: -step[1])
+    parts = [f"{name} {count:,.0f}" for name, count in steps if count >= 1]
+    whole = f"{vanilla['instructions']:,.0f} for a folio of 4 KiB"
+    return f"{written.origin(result)}, of vanilla's {whole}: {', '.join(parts)}."
+
+
+def profile(load: Load) -> str:
+    """Instructions of each step, but for 16 KiB, for which a page has no room."""
+    result = load("profile")
+    profiles = [profile for profile in result["profiles"] if profile["folio_kib"] != 16]
+    names = {"none": "no engine", "dcbm": f"{MOST_CHANNELS} channels"}
+    head = [
+        "step",
+        *(
+            f"{written.folio(profile['folio_kib'])}: {names.get(profile['engine'], profile['engine'])}"
+            for profile in profiles
+        ),
+    ]
+    rows = [
+        [step, *(f"{profile['steps'][step]:,.0f}" for profile in profiles)] for step in profiles[0]["steps"]
+    ]
+    rows.append(["all", *(f"{profile['instructions']:,.0f}" for profile in profiles)])
+    return f"{written.origin(result)}, instructions per folio:\n\n{written.table(head, rows)}"
+
+
+def iommu_costs(load: Load) -> str:
+    """Instructions of each loop, and how many more than vanilla's they are."""
+    results = [load(name) for name in IOMMU]
+    table = _on_both(
+        "instructions per map and unmap",
+        {written.release(result): result["costs"] for result in results},
+        number("vanilla"),
+        lambda cell: f"{cell['instructions']:,.0f} ({cell['percent']:+.2f} %)",
+    )
+    return f"{'; '.join(map(written.of_linux, results))}:\n\n{table}"
+
+
+def iommu_memory(load: Load) -> str:
+    """KiB in page tables when all is unmapped, and at the most on the way."""
+    results = [load(name) for name in IOMMU]
+    table = _on_both(
+        "KiB in page tables, left / peak",
+        {written.release(result): result["tables"][0]["cells"] for result in results},
+        *(several(name, ("left", "peak")) for name in ("vanilla_kib", "kib")),
+    )
+    return f"{results[0]['iova_gib']} GiB of addresses:\n\n{table}"
+
+
+def _on_both(first: str, cells: Mapping[str, Sequence[Json]], vanilla: Show, ferry: Show) -> str:
+    """Cells of two bases beside each other, of vanilla and of Ferry's kernel."""
+    head = [first, *(f"{base}, {kernel}" for base in cells for kernel in ("vanilla", "Ferry"))]
+    rows = [
+        [alike[0]["case"], *(show(cell) for cell in alike for show in (vanilla, ferry))]
+        for alike in zip(*cells.values(), strict=True)
+    ]
+    return written.table(head, rows)
+
+
+Block = Callable[[Load], str]
+BLOCKS: dict[str, Block] = {
+    "no-engine": no_engine,
+    "cost": cost,
+    "demo": demo,
+    "clients": clients,
+    **{f"tier-{name}": functools.partial(tier, application=name) for name in TIER_COLUMNS},
+    "steps": steps,
+    "profile": profile,
+    "iommu-costs": iommu_costs,
+    "iommu-memory": iommu_memory,
+}
