@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
-/* The headers are those of the kernel that is tested: Debian 12 does not know iommufd. */
+/* The headers are those of the kernel that is tested: Debian 12 knows neither iommufd nor __counted_by. */
 #define _GNU_SOURCE
 #define __user
+#define __counted_by(member)
 #include "iommufd.h"
 #include "vfio.h"
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
 """The first day without its guest: what counts as left over, what a failed step does, how a guest is told."""
 
+import json
 import os
 import platform
 from collections.abc import Iterator
@@ -189,6 +190,56 @@ def test_after_the_loss_of_the_guest_nothing_is_tried(
     assert outcomes[1]["wrong"] == day.NOT_TRIED
 
 
+class Answers(day.Operator):
+    """Stands for an operator: what is typed is kept, and what comes is known before."""
+
+    def __init__(self, known: dict[str, str]) -> None:
+        self.known, self.typed, self.kernels = known, list[str](), ["7.3.4-ferry"]
+
+    def do(self, command: str, timeout_s: float = 0.0, *, status: int = 0) -> str:
+        self.typed.append(command)
+        return next((said for words, said in self.known.items() if command.startswith(words)), "")
+
+    def reboot(self, *, ferry: bool, failed: str = "") -> None:
+        self.typed.append(f"reboot {'to Ferry' if ferry else 'to Debian'}")
+
+
+HAS_SETTINGS = f'{{"active": "mtcopy", "settings": {json.dumps(day.SETTINGS)}}}'
+
+
+@pytest.mark.parametrize(
+    ("base", "told", "boots"),
+    [
+        ("6.12", "Debian's next, which is without Ferry", ["reboot to Debian", "reboot to Ferry"]),
+        ("7.3", "next boot: 7.3.4-ferry, with Ferry", ["reboot to Ferry"]),
+    ],
+)
+def test_an_update_counts_as_newer_only_than_a_kernel_of_its_linux(
+    monkeypatch: pytest.MonkeyPatch, base: str, told: str, boots: list[str]
+) -> None:
+    monkeypatch.setattr(paths, "BASE", base)
+    said = f"{told}; boot 7.3.4-ferry, which is installed; {day.OF_ANOTHER_VERSION}"
+    by = Answers({"apt install": told, "ferryctl status": HAS_SETTINGS, "ferryctl check": said})
+    day.update(by)
+    assert [line for line in by.typed if line.startswith("reboot")] == boots
+    assert any(line.startswith("grub-set-default") for line in by.typed) == (len(boots) == 2)
+    with pytest.raises(day.Wrong, match="it does not say"):
+        day.update(Answers(by.known | {"apt install": "next boot: another"}))
+
+
+@pytest.mark.parametrize(
+    ("base", "purged"),
+    [("6.12", "'linux-image-6.12*'"), ("7.3", "'linux-image-6.12*' 'linux-image-7.3*'")],
+)
+def test_debians_update_and_ferrys_kernel_are_removed(
+    monkeypatch: pytest.MonkeyPatch, base: str, purged: str
+) -> None:
+    monkeypatch.setattr(paths, "BASE", base)
+    by = Answers({})
+    day.remove(by)
+    assert f"apt purge -y {purged}" in by.typed
+
+
 # --- what it is made of ---
 
 
@@ -244,10 +295,10 @@ def test_an_update_is_debians_newest_kernel_and_is_fetched_once(
         day.update_of_debian()
 
 
-def test_a_base_that_debian_does_not_update_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_update_that_apt_does_not_know_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(packages, "candidate", lambda package: None)
     monkeypatch.setattr(proc, "output", lambda *_, **__: pytest.fail("apt-cache fails at an unknown name"))
-    with pytest.raises(FerryError, match="choose another --base"):
+    with pytest.raises(FerryError, match="run apt-get update; the guest is Debian 12"):
         day.update_of_debian()
 
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
 """What make deb makes: the tools' package is whole and clean, and Debian's config becomes Ferry's kernel."""
 
+import re
 import subprocess
 from pathlib import Path
 
@@ -44,6 +45,16 @@ def out() -> Path:
     folder = tree.assemble_current() / "out-deb-test"
     folder.mkdir(exist_ok=True)
     return folder
+
+
+def test_what_the_kernel_asks_for_is_installed(out: Path) -> None:
+    """dpkg-buildpackage packs nothing without it, after all is compiled."""
+    written = (out.parent / "scripts/package/mkdebian").read_text()
+    asked = re.findall(r"^Build-Depends[^:]*:(.*?)^(?=\S)", written, re.MULTILINE | re.DOTALL)
+    names = {each for line in asked for each in re.findall(r"(?:^|,)\s*([a-z0-9-]+)", line)}
+    assert {"debhelper-compat", "bison", "libssl-dev"} <= names
+    # debhelper is debhelper-compat, and the compiler's name ends with the architecture.
+    assert names - {"debhelper-compat", "gcc-"} <= {*deb.PACKAGES}
 
 
 def _modules(options: config.Options) -> int:

@@ -21,7 +21,11 @@ from ferry.errors import FerryError
 from ferry.kernel import base, config, kbuild, series, sign, tree
 from ferry.progress import note
 
-PACKAGES = (*kbuild.PACKAGES, "build-essential", "debhelper", "rsync", "cpio", "fakeroot")
+# What bindeb-pkg asks for; libdw-dev and python3 from 7.3 on.
+PACKAGES = (
+    *(*kbuild.PACKAGES, "build-essential", "debhelper", "rsync", "cpio", "fakeroot"),
+    *("libdw-dev", "python3"),
+)
 # What --config may say instead of a file: the kernels that Debian ships, the second for virtual machines.
 DEBIAN, CLOUD = "debian", "debian-cloud"
 DEBIAN_CONFIGS = {DEBIAN: "config.amd64_none_amd64.xz", CLOUD: "config.amd64_none_cloud-amd64.xz"}

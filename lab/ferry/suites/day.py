@@ -51,8 +51,9 @@ kill $!
 cat /run/watched"""
 ON_NODES = f"numastat -p $({PID})"
 
-# Debian's newest kernel of the Linux that Ferry stands on: GRUB takes it for newer than Ferry's.
-UPDATE = f"linux-image-{paths.BASE}-cloud-amd64"
+# Debian 12's newest Linux: GRUB takes its kernel for newer than Ferry's of the same Linux, not of a newer.
+NEWEST = "6.12"
+UPDATE = f"linux-image-{NEWEST}-cloud-amd64"
 OF_ANOTHER_VERSION = "setting_of_another_version"
 MENU = "Advanced options for Debian GNU/Linux>Debian GNU/Linux, with Linux"
 
@@ -179,7 +180,22 @@ def update(operator: Operator) -> None:
     """Debian updates its kernel, and Ferry's is chosen again"""
     ferrys = operator.kernels[-1]
     told = operator.do("apt install -y ./out/update/linux-image-*.deb", LONG_S)
-    _must_say(told, "next, which is without Ferry")
+    if paths.BASE == NEWEST:
+        _must_say(told, "next, which is without Ferry")
+        _return_to(operator, ferrys)
+    else:
+        _must_say(told, f"next boot: {ferrys}, with Ferry")
+        operator.do("ferryctl check")
+    operator.do(f"echo '{OF_ANOTHER_VERSION} = 1' >>/etc/ferry.conf")
+    operator.reboot(ferry=True)
+    _must_say(operator.do("ferryctl check", status=DEGRADED), OF_ANOTHER_VERSION)
+    operator.do(f"sed -i /{OF_ANOTHER_VERSION}/d /etc/ferry.conf")
+    operator.do("ferryctl check")
+    _must_have_settings(operator)
+
+
+def _return_to(operator: Operator, ferrys: str) -> None:
+    """Boot Debian's kernel, as GRUB does now, and have GRUB start Ferry's next."""
     _must_say(operator.do("ferryctl check", status=DEGRADED), "next, which is without Ferry")
     operator.reboot(ferry=False, failed="ferry.service")
     _must_say(operator.do("ferryctl check", status=NO_FERRY), f"boot {ferrys}, which is installed")
@@ -188,12 +204,6 @@ def update(operator: Operator) -> None:
     operator.do("sed -i s/^GRUB_DEFAULT=.*/GRUB_DEFAULT=saved/ /etc/default/grub && update-grub", LONG_S)
     operator.do(f"grub-set-default '{MENU} {ferrys}'")
     operator.do("ferryctl check --next-boot")
-    operator.do(f"echo '{OF_ANOTHER_VERSION} = 1' >>/etc/ferry.conf")
-    operator.reboot(ferry=True)
-    _must_say(operator.do("ferryctl check", status=DEGRADED), OF_ANOTHER_VERSION)
-    operator.do(f"sed -i /{OF_ANOTHER_VERSION}/d /etc/ferry.conf")
-    operator.do("ferryctl check")
-    _must_have_settings(operator)
 
 
 def measure(operator: Operator) -> None:
@@ -212,7 +222,8 @@ def remove(operator: Operator) -> None:
     operator.do("apt purge -y ferry-tools", LONG_S)
     operator.do("sed -i s/^GRUB_DEFAULT=.*/GRUB_DEFAULT=0/ /etc/default/grub")
     operator.do("grub-editenv - unset saved_entry")
-    operator.do(f"apt purge -y 'linux-image-{paths.BASE}*'", LONG_S)
+    kernels = " ".join(f"'linux-image-{linux}*'" for linux in dict.fromkeys((NEWEST, paths.BASE)))
+    operator.do(f"apt purge -y {kernels}", LONG_S)
     operator.reboot(ferry=False)
     operator.do("lab/ferry/vm/guest/inventory.sh >out/after", LONG_S)
     differing = left(operator.do("diff out/before out/after | grep '^[<>]'; true"))
@@ -278,13 +289,14 @@ def guest_machine(cpus: int) -> Machine:
 
 def kernel() -> list[Path]:
     """The packages of a kernel with the modules that the guest has a use for; kept while nothing changes."""
-    listed = paths.BUILD / "debian/modules"
+    folder = tree.HERE.build / "debian"
+    listed = folder / "modules"
     files.write(listed, "".join(f"{name}\n" for name in disk.MODULES))
     source = tree.assemble_current()
     configs = sorted(paths.KERNEL.glob("**/*.config"))
     key = files.digest(tree.fingerprint(source, tree.HERE), Path(deb.__file__), listed, *configs)
     choice = deb.Choice(deb.CLOUD, modules=str(listed))
-    place = files.made_folder(paths.BUILD / "debian/kernel", key, lambda place: deb.build(choice, place))
+    place = files.made_folder(folder / "kernel", key, lambda place: deb.build(choice, place))
     return sorted(place.glob("linux-image-*.deb"))
 
 
@@ -294,7 +306,7 @@ def update_of_debian() -> list[Path]:
     shown = proc.output(query, env=packages.APT_ENV) if packages.candidate(UPDATE) else ""
     package = re.search(r"^Depends: (linux-image-\S+)", shown, re.MULTILINE)
     if not package:
-        raise FerryError(f"apt has no package {UPDATE}: run apt-get update, or choose another --base")
+        raise FerryError(f"apt has no package {UPDATE}: run apt-get update; the guest is Debian 12")
     key = f"{package[1]} {packages.candidate(package[1])}"
     command = ["apt-get", "download", "-q", package[1]]
 
