@@ -101,9 +101,9 @@ def kernel_doc() -> None:
 
 
 def sparse(places: Places) -> None:
-    """sparse over Ferry's objects, with the kunit flavour's config: it has all, and tests build it anyway."""
+    """sparse over Ferry's objects, with the debug flavour's config, which has the most of them."""
     packages.ensure([*kbuild.PACKAGES, "sparse"])
-    out = kbuild.prepare(kbuild.flavour("kunit"), places)
+    out = kbuild.prepare(kbuild.flavour("debug"), places)
     names = [str(name) for name in places.src_files()]
     included = {name for path in names for name in _included(path, places)} | _included_by_patches(places)
     sources = [n for n in names if n.endswith(".c") and n.startswith(_BUILT) and n not in included]

@@ -40,6 +40,8 @@ COMMANDS = {
     "torture": "./ferry torture --kernel ferry --one-boot --minutes 0.2 --json out/torture.json",
     **{f"table-{name}": f"./ferry table {name}" for name in experiments.TABLES},
     **{f"table-v5-throughput-{name}": f"./ferry table v5-throughput --profile {name}" for name in SERVERS},
+    # By this one the engine of zen3 was fitted.
+    "table-v5-throughput-6.12": "./ferry --base 6.12 table v5-throughput",
     **{f"table-sensitivity-{name}": f"./ferry table sensitivity --profile {name}" for name in SERVERS[1:]},
 }
 _BLOCK = re.compile(r"(<!-- figures: ([a-z0-9-]+) -->\n).*?(\n?<!-- end of figures -->)", re.S)
