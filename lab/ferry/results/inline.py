@@ -59,6 +59,7 @@ def _words(cell: Json) -> set[str]:
     words |= set((cell.get("case") or cell.get("caller", "")).replace(",", "").split())
     words |= {f"{name}={value}" for name, value in present.set_up(cell).items()}
     words |= {f"batch={cell['batch_pages']}"} if cell.get("batch_pages") else set()
+    words |= {f"write_rate={cell['write_rate']}"} if "write_rate" in cell else set()
     # As in "register_ns=300", or "several=register_ns=300 iommu=lazy".
     words |= set(f"{cell['parameter']}={cell['value']}".split()) if "parameter" in cell else set()
     return words
