@@ -17,11 +17,13 @@
 #include <linux/spinlock.h>
 #include <linux/srcu.h>
 
+#include "../migrate_compat.h"
+
 #define MIGRATE_OFFLOAD_NAME_MAX	32
 #define MIGRATE_OFFLOAD_MAX_WINDOW	BIT(18)	/* pages */
 #define MIGRATE_OFFLOAD_MAX_TARGET_US	1000000UL
 #define MIGRATE_OFFLOAD_MAX_DEADLINE_MS	60000UL
-#define MIGRATE_OFFLOAD_ALL_REASONS	(BIT(MR_TYPES) - 1)
+#define MIGRATE_OFFLOAD_ALL_REASONS	(BIT(MIGRATE_NR_REASONS) - 1)
 
 /**
  * struct migrate_offload_settings - what the administrator asked for

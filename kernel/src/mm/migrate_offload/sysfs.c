@@ -68,7 +68,8 @@ static int parse_reasons(char *list, unsigned long *reasons)
 			mask = MIGRATE_OFFLOAD_ALL_REASONS;
 			continue;
 		}
-		i = match_string(migrate_reason_names, MR_TYPES, word);
+		i = match_string(migrate_reason_names, MIGRATE_NR_REASONS,
+				 word);
 		if (i < 0)
 			return -EINVAL;
 		mask |= BIT(i);
@@ -86,7 +87,7 @@ static ssize_t reasons_show(struct kobject *kobj, struct kobj_attribute *attr,
 
 	if (!reasons)
 		return sysfs_emit(buf, "none\n");
-	for (i = 0; i < MR_TYPES; i++)
+	for (i = 0; i < MIGRATE_NR_REASONS; i++)
 		if (reasons & BIT(i))
 			len += sysfs_emit_at(buf, len, "%s%s", len ? " " : "",
 					     migrate_reason_names[i]);

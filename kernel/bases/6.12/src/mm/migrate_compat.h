@@ -17,6 +17,9 @@
 #define alloc_demote_folio		alloc_migrate_folio
 #define migrate_free_list		put_pages_list
 
+/* Why memory is migrated */
+#define MIGRATE_NR_REASONS	MR_TYPES
+
 /* Allocate up to @nr pages of order 0, and list them, the last first */
 #define migrate_alloc_list(gfp, nid, nr, list) \
 	__alloc_pages_bulk(gfp, nid, NULL, nr, list, NULL)

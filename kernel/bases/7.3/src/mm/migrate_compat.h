@@ -8,6 +8,9 @@
 #include <linux/minmax.h>
 #include <linux/mm_types.h>
 
+/* Why memory is migrated: not MR_NEVER, which is of what was not */
+#define MIGRATE_NR_REASONS	MR_NEVER
+
 /* What a stack has room for, also below reclaim */
 #define MIGRATE_ALLOC_LIST	16
 

@@ -275,7 +275,7 @@ static void contradictory_settings_are_refused(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, set(window_pages, max), 0);
 	KUNIT_EXPECT_EQ(test, set(window_pages, max + 1), -EINVAL);
 	KUNIT_EXPECT_EQ(test, set(stripe_bytes, PAGE_SIZE + 1), -EINVAL);
-	KUNIT_EXPECT_EQ(test, set(reasons, BIT(MR_TYPES)), -EINVAL);
+	KUNIT_EXPECT_EQ(test, set(reasons, BIT(MIGRATE_NR_REASONS)), -EINVAL);
 	KUNIT_EXPECT_EQ(test,
 			set(deadline_ms, MIGRATE_OFFLOAD_MAX_DEADLINE_MS + 1),
 			-EINVAL);
