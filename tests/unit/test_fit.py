@@ -41,7 +41,10 @@ def test_search_finds_what_made_the_figures() -> None:
 
 @pytest.mark.parametrize(
     ("server", "table", "kernel"),
-    [("zen3", "table-v5-throughput-6.12", None), ("zen3-likely", "table-v5-throughput-zen3-likely", "unbatched")],
+    [
+        ("zen3", "table-v5-throughput-6.12", None),
+        ("zen3-likely", "table-v5-throughput-zen3-likely", "unbatched"),
+    ],
 )
 def test_rates_are_what_a_fit_finds(server: str, table: str, kernel: str | None) -> None:
     """By the kept table: no rate that is 5 % other explains the posted figures of 2M better.
