@@ -13,7 +13,6 @@
 #include <kunit/test.h>
 #include <linux/delay.h>
 #include <linux/sizes.h>
-#include <linux/smp.h>
 #include <linux/workqueue.h>
 
 #define HISI_DMA_TEST_DEPTH	4
@@ -538,20 +537,16 @@ static void an_engine_that_hangs_loses_its_access_to_memory(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, t->prepared, t->freed);
 }
 
-static void hisi_dma_test_ipi(void *chan)
-{
-	hisi_dma_irq(0, chan);
-}
-
-/* An interrupt of another CPU, when the core has waited for all of them */
+/* An interrupt, when the core has waited for all of them */
 static void hisi_dma_test_late_interrupt(struct dma_chan *c)
 {
 	struct hisi_dma_test *t = to_hisi_dma_test(c);
-	int cpu = cpumask_any_but(cpu_online_mask, raw_smp_processor_id());
 
 	hisi_dma_synchronize(c);
 	hisi_dma_test_end(t, STATUS_SUCC);
-	smp_call_function_single(cpu, hisi_dma_test_ipi, t->chan, true);
+	local_irq_disable();
+	hisi_dma_irq(0, t->chan);
+	local_irq_enable();
 	wait_for_completion_timeout(&t->called, HZ);
 }
 
