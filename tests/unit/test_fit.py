@@ -49,7 +49,7 @@ def test_search_finds_what_made_the_figures() -> None:
 def test_rates_are_what_a_fit_finds(server: str, table: str, kernel: str | None) -> None:
     """By the kept table: no rate that is 5 % other explains the posted figures of 2M better.
 
-    Not what smaller folios say: on Ferry's kernel these have since become faster. zen3 was fitted on Linux 6.12.
+    Not what smaller folios say: on Ferry's kernel these have since become faster. zen3 was fitted on 6.12.
     """
     dma, result = profile.load(server).dma, Kept().load(table)
     # What is older than these has neither.
