@@ -13,7 +13,7 @@ import pytest
 from ferry.bench import migbench
 from ferry.results.figures import NO_ENGINE, Kept
 from ferry.server import profile
-from ferry.tables import experiments, runner
+from ferry.tables import callers, experiments, runner
 from ferry.vm import machine
 
 PERCENT = 0.5
@@ -63,4 +63,18 @@ def test_moves_by_channels_are_as_they_were_kept() -> None:
         measurement.as_json() for measurement in runner.in_vms(cells, profile.load("zen3").as_machine())[0]
     ]
     kept = Kept().load("table-v5-throughput")["cells"]
+    assert not differing(beside(measured, kept, ("folio_kib", "engine", "channels")), CHANNELS_PERCENT)
+
+
+@pytest.mark.vm
+def test_a_page_of_1_gib_is_moved_as_it_was_kept() -> None:
+    """Whoever waits for its copy, 64 ms by 16 channels, must notice the end of it in time."""
+    cells = [
+        cell for cell in callers.cells(1 << 30, 1, quick=False) if (cell.folio, cell.channels) == ("1G", 16)
+    ]
+    server = profile.load("cxl")
+    larger = {callers.HUGE_NODE: server.varied(*callers.HUGE_NODE).as_machine()}
+    measured = [measurement.as_json() for measurement in runner.in_vms(cells, server.as_machine(), larger)[0]]
+    assert len(measured) == 1
+    kept = [cell for cell in Kept().load("table-callers")["cells"] if cell.get("channels") == 16]
     assert not differing(beside(measured, kept, ("folio_kib", "engine", "channels")), CHANNELS_PERCENT)
