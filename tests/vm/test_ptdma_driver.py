@@ -46,6 +46,8 @@ CASES = (
     "copies_complete_once_while_polled",
     "callback_has_ended_once_terminated",
 )
+# Its functions are copies of those of ptdma, and no model of the engine exists. 6.12 has no driver of it.
+AE4DMA = "" if paths.BASE == "6.12" else "modprobe ae4dma && modprobe -r ae4dma || fail 'no ae4dma'\n"
 
 
 def _function(name: str) -> str:
@@ -71,10 +73,8 @@ def result(request: pytest.FixtureRequest) -> qemu.Result:
     """
     flavour, depth = request.param.split("-")
     names = [f"{name}={_function(name)}" for name in SLOTS]
-    # Its functions are copies of those of ptdma, and no model of the engine exists.
-    other = "" if paths.BASE == "6.12" else "modprobe ae4dma && modprobe -r ae4dma || fail 'no ae4dma'\n"
     script = (
-        f"{other}modprobe ptdma depth={depth} && modprobe ptdma_test {' '.join(names)}"
+        f"{AE4DMA}modprobe ptdma depth={depth} && modprobe ptdma_test {' '.join(names)}"
         " || fail 'cannot load them'\n"
         "output kunit </sys/kernel/debug/kunit/ptdma/results\n"
         f"record stats depth: {depth} {_interrupts('erring')} {_interrupts('silent')}\n"
@@ -167,10 +167,8 @@ def test_head_that_runs_ahead_is_noticed(head: str, outcome: str) -> None:
 def test_device_that_falls_off_the_bus_ends_its_copies(depth: int) -> None:
     """What is in its ring has failed, the CPU copies it, and the driver can leave."""
     place = f"0000:00:{profile.FIRST_SLOT:02x}.0"
-    # Its functions are copies of those of ptdma, and no model of the engine exists.
-    other = "" if paths.BASE == "6.12" else "modprobe ae4dma && modprobe -r ae4dma || fail 'no ae4dma'\n"
     script = (
-        f"{other}modprobe ptdma depth={depth} && modprobe dcbm timeout_ms=500 || fail 'no dcbm'\n"
+        f"{AE4DMA}modprobe ptdma depth={depth} && modprobe dcbm timeout_ms=500 || fail 'no dcbm'\n"
         "echo 60000 >$OFFLOAD/deadline_ms; echo 1 >$OFFLOAD/engine_always; echo dcbm >$OFFLOAD/active\n"
         "echo FALL; while ! [ -e /tmp/fallen ]; do\n"
         "bench gone --folio 2M --bytes 64M --runs 2\n"
