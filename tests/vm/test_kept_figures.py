@@ -15,6 +15,7 @@ from ferry.results.figures import NO_ENGINE, Kept
 from ferry.server import profile
 from ferry.tables import callers, experiments, runner
 from ferry.vm import machine
+from ferry.vm.machine import Machine
 
 PERCENT = 0.5
 # With an engine, how much is in flight follows from measured times: a few instructions may change more.
@@ -73,7 +74,7 @@ def test_a_page_of_1_gib_is_moved_as_it_was_kept() -> None:
         cell for cell in callers.cells(1 << 30, 1, quick=False) if (cell.folio, cell.channels) == ("1G", 16)
     ]
     server = profile.load("cxl")
-    larger = {callers.HUGE_NODE: server.varied(*callers.HUGE_NODE).as_machine()}
+    larger: dict[runner.Varied, Machine] = {callers.HUGE_NODE: server.varied(*callers.HUGE_NODE).as_machine()}
     measured = [measurement.as_json() for measurement in runner.in_vms(cells, server.as_machine(), larger)[0]]
     assert len(measured) == 1
     kept = [cell for cell in Kept().load("table-callers")["cells"] if cell.get("channels") == 16]

@@ -29,7 +29,7 @@ def no_engine(load: Load) -> str:
         *("folio", "instructions per page: vanilla", "Ferry, no engine", "ratio", "ratio with `cpu` active"),
         *("inaccessible, median / 99th, us: vanilla", "no engine", "`cpu` active"),
     )
-    return f"{written.of_linux(result)}:\n\n{written.table(head, rows)}"
+    return f"{written.origin(result)}:\n\n{written.table(head, rows)}"
 
 
 def cost(load: Load) -> str:
@@ -43,7 +43,7 @@ def cost(load: Load) -> str:
         for (caller, kib), engines in written.by_engine(result["costs"], "case", "folio_kib").items()
     ]
     head = ("caller", "folio", "vanilla", "Ferry, no engine", "`cpu` active", "limits")
-    return f"{written.of_linux(result)}, instructions per folio:\n\n{written.table(head, rows)}"
+    return f"{written.origin(result)}, instructions per folio:\n\n{written.table(head, rows)}"
 
 
 def demo(load: Load) -> str:
@@ -87,7 +87,7 @@ def tier(load: Load, application: str) -> str:
         "ratio": written.ratio,
     }
     shown = {name: columns[name] for name in TIER_COLUMNS[application]}
-    return f"{written.of_linux(result)}:\n\n{written.lines(cells, shown)}"
+    return f"{written.origin(result)}:\n\n{written.lines(cells, shown)}"
 
 
 # What the docs say of each application.
@@ -144,7 +144,7 @@ def iommu_costs(load: Load) -> str:
         number("vanilla"),
         lambda cell: f"{cell['instructions']:,.0f} ({cell['percent']:+.2f} %)",
     )
-    return f"{'; '.join(map(written.of_linux, results))}:\n\n{table}"
+    return f"{'; '.join(map(written.origin, results))}:\n\n{table}"
 
 
 def iommu_memory(load: Load) -> str:

@@ -37,15 +37,11 @@ def by_engine(cells: Iterable[Json], *keys: str) -> dict[Any, dict[str, Json]]:
 
 
 def origin(result: Json) -> str:
-    """When and of what: for the sentence beside a table."""
-    origin = result["provenance"]
-    return f"{origin['date'][:10]}, commit {origin['commit']}"
+    """When, and of what Ferry and Linux: for the sentence beside a table."""
+    made = result["provenance"]
+    return f"{made['date'][:10]}, commit {made['commit']}, Linux {release(result)}"
 
 
 def release(result: Json) -> str:
     releases = (kernel["release"].partition("-")[0] for kernel in result["provenance"]["kernels"].values())
     return ", ".join(dict.fromkeys(releases))
-
-
-def of_linux(result: Json) -> str:
-    return f"{origin(result)}, Linux {release(result)}"
