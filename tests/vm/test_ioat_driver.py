@@ -111,3 +111,18 @@ def test_dcbm_moves_by_channels_that_fail(iommu: bool) -> None:
     assert counted["moved"] > 64 << 20
     reset = Counter(re.findall(r"ioatdma 0000:00:08\.(\d): Reset channel", log))
     assert set(reset) == {"1", "2", "3", "4", "5"}
+
+
+def test_idle_cpu_resets_a_channel_that_stalls() -> None:
+    """No other CPU counts jiffies then, and nor does the idle one, as the channel's timer runs in a softirq."""
+    script = (
+        "modprobe ioatdma || fail 'no ioatdma'\n"
+        "modprobe dmatest timeout=20000 iterations=20 test_buf_size=65536 run=1 || fail 'no dmatest'\n"
+        "cat /sys/module/dmatest/parameters/wait\n"
+        "dmesg | output log\n"
+        "rmmod dmatest && rmmod ioatdma || fail 'the driver does not go'\n"
+    )
+    said = guest.says(script, _server("stall-at=9").with_cpus(1), limit_s=120.0)
+    log = kselftest.outputs(said)["log"]
+    assert _summaries(log) == [(20, 1)], log
+    assert log.count("Reset channel") == 1
