@@ -299,6 +299,9 @@ unsigned long migrate_offload_quota(const struct migrate_offload_state *state,
 unsigned long
 migrate_offload_most_mapped(const struct migrate_offload_state *state);
 unsigned long
+migrate_offload_most_cut(const struct migrate_offload_state *state,
+			 unsigned long nr_pages);
+unsigned long
 migrate_offload_mapped_quota(const struct migrate_offload_state *state,
 			     unsigned long quota, unsigned long nr_pages,
 			     bool written);

@@ -106,15 +106,33 @@ static inline struct migrate_chunk *pipeline_chunk(struct migrate_pipeline *p,
 	return &p->window->chunks[nr % p->state->nr_chunks];
 }
 
+/* Shallow, what is mapped is copied in parts from this size on */
+static inline bool pipeline_cuts(const struct migrate_pipeline *p, size_t size)
+{
+	return size > 2 * p->state->stripe_bytes;
+}
+
+/* How many pages may be in flight with the next folio */
+static inline unsigned long pipeline_most(struct migrate_pipeline *p)
+{
+	struct folio *next = p->next_src;
+
+	if (p->stretch.deep)
+		return MIGRATE_DEEP_PAGES;
+	if (p->call.mapped && pipeline_cuts(p, folio_size(next)))
+		return min(p->quota, migrate_offload_most_cut(p->state,
+							      folio_nr_pages(next)));
+	return p->quota;
+}
+
 /* For one more folio, beside those of the chunk that is being filled? */
 static inline bool pipeline_has_room(struct migrate_pipeline *p,
 				     unsigned long chunk_pages,
 				     unsigned long nr_pages)
 {
 	unsigned long unmapped = p->unmapped_pages + chunk_pages;
-	unsigned long most = p->stretch.deep ? MIGRATE_DEEP_PAGES : p->quota;
 
-	return !unmapped || unmapped + nr_pages <= most;
+	return !unmapped || unmapped + nr_pages <= pipeline_most(p);
 }
 
 /* A small quota is for two chunks, if an engine can work on one of them alone */

@@ -142,6 +142,25 @@ migrate_offload_most_mapped(const struct migrate_offload_state *state)
 }
 
 /**
+ * migrate_offload_most_cut() - how much may be in flight of folios that are cut
+ * @state: which has the bounds
+ * @nr_pages: of the next folio, in base pages
+ *
+ * Each folio that is copied in parts has one for every channel, so two of 2 MiB
+ * keep the engine busy. A third does so while this CPU does something else, as it
+ * did for 100 us in a move of 6 ms. No more: who needs the lock of a folio waits for
+ * all that is in flight before it.
+ *
+ * Return: in base pages: half as much again as the window, but at least three folios.
+ */
+unsigned long
+migrate_offload_most_cut(const struct migrate_offload_state *state,
+			 unsigned long nr_pages)
+{
+	return max(state->window_pages * 3 / 2, 3 * nr_pages);
+}
+
+/**
  * migrate_offload_mapped_quota() - learn from a chunk of mapped folios
  * @state: which has the bounds
  * @quota: what was right so far, in base pages

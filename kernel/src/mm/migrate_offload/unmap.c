@@ -125,7 +125,7 @@ static size_t pipeline_stripe(const struct migrate_pipeline *p, size_t size)
 
 	if (p->stretch.deep)
 		return max_t(size_t, size, SZ_2M);
-	if (!p->call.mapped || p->state->m->copies_by_cpu || size > 2 * stripe)
+	if (!p->call.mapped || p->state->m->copies_by_cpu || pipeline_cuts(p, size))
 		return stripe;
 	return 2 * stripe;
 }

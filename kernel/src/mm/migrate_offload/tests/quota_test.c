@@ -245,6 +245,16 @@ static void void_copies_leave_less_in_flight(struct kunit *test)
 								 1024, true));
 }
 
+static void three_cut_folios_are_in_flight(struct kunit *test)
+{
+	struct migrate_offload_state state = { .window_pages = 1024 };
+
+	KUNIT_EXPECT_EQ(test, migrate_offload_most_cut(&state, 128), 1536);
+	KUNIT_EXPECT_EQ(test, migrate_offload_most_cut(&state, 512), 1536);
+	state.window_pages = 128;
+	KUNIT_EXPECT_EQ(test, migrate_offload_most_cut(&state, 512), 1536);
+}
+
 /* 2 MiB in 267 us are 958 pages in 500 us: not two of them, by the rate of one */
 static void second_large_folio_is_tried(struct kunit *test)
 {
@@ -278,6 +288,7 @@ static struct kunit_case migrate_offload_quota_cases[] = {
 	KUNIT_CASE(other_depth_is_tried_again),
 	KUNIT_CASE(quota_is_what_the_engine_does_in_time),
 	KUNIT_CASE(void_copies_leave_less_in_flight),
+	KUNIT_CASE(three_cut_folios_are_in_flight),
 	KUNIT_CASE(second_large_folio_is_tried),
 	KUNIT_CASE(dear_flushes_are_for_many_pages),
 	{}

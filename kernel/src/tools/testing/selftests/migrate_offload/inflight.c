@@ -235,4 +235,30 @@ TEST_F_TIMEOUT(inflight, write_protected, 60)
 	END();
 }
 
+#define CUT_FOLIOS	8
+#define MOST_CUT	3
+
+/*
+ * A folio of 2 MiB has a part for every channel, so few of them keep the engine
+ * busy. Who needs the lock of one waits for all that are in flight before it.
+ */
+TEST_F_TIMEOUT(inflight, few_are_locked_if_they_are_cut, 60)
+{
+	struct region *many = &self->region;
+	int locked = 0;
+
+	if (variant->folio != PMD)
+		SKIP(return, "copied whole");
+	region_destroy(many);
+	ASSERT_EQ(NULL, region_create(many, ANON, PMD, CUT_FOLIOS * PMD, self->nodes[0]));
+	offload_set("window_pages", "0");
+	offload_set("engine_always", "1");
+	BEGIN();
+	for (int i = 0; i < CUT_FOLIOS; i++)
+		locked += in_flight(many->addr + i * PMD);
+	EXPECT_LE(2, locked);
+	EXPECT_GE(MOST_CUT, locked);
+	END();
+}
+
 TEST_HARNESS_MAIN
