@@ -52,6 +52,26 @@
 #define CREATE_TRACE_POINTS
 #include <trace/events/migrate_offload.h>
 
+/*
+ * A void copy is made again behind all others, once, while the engine works on the
+ * last of them: to unmap these folios first would leave the engine idle meanwhile.
+ */
+static bool pipeline_try_void_again(struct migrate_pipeline *p)
+{
+	struct folio *folio;
+
+	if (!p->call.mapped || p->tried_again || p->stop || p->no_memory ||
+	    list_empty(p->call.failed) ||
+	    !list_entry_is_head(p->next_src, p->from, lru))
+		return false;
+	p->tried_again = true;
+	list_for_each_entry(folio, p->call.failed, lru)
+		p->mapped_pages += folio_nr_pages(folio);
+	p->next_src = list_first_entry(p->call.failed, struct folio, lru);
+	list_splice_tail_init(p->call.failed, p->from);
+	return true;
+}
+
 static void pipeline_flow(struct migrate_pipeline *p)
 {
 	p->next_src = list_first_entry(p->from, struct folio, lru);
@@ -61,6 +81,8 @@ static void pipeline_flow(struct migrate_pipeline *p)
 		if (migrate_pipeline_can_unmap(p))
 			migrate_pipeline_advance(p);
 		else if (migrate_pipeline_can_stock(p) && migrate_pipeline_stock(p))
+			continue;
+		else if (pipeline_try_void_again(p))
 			continue;
 		else if (!pipeline_is_empty(p))
 			migrate_pipeline_remap_chunk(p);

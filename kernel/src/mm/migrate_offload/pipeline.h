@@ -41,6 +41,7 @@
  * @engine_full: the engine has refused a copy since a chunk was last finished
  * @engine_small: it has no room for several chunks at once
  * @stop: unmap no more
+ * @tried_again: what could not be moved as it was mapped
  * @from: the caller's folios. Those in flight come first, and then those that
  *	a destination is stocked for
  * @next_src: the first of the latter
@@ -76,6 +77,7 @@ struct migrate_pipeline {
 	bool engine_full;
 	bool engine_small;
 	bool stop;
+	bool tried_again;
 	struct list_head *from;
 	struct folio *next_src;
 	struct list_head dsts;

@@ -235,8 +235,18 @@ TEST_F_TIMEOUT(inflight, write_protected, 60)
 	END();
 }
 
-#define CUT_FOLIOS	8
+#define MANY		8
 #define MOST_CUT	3
+#define OF_PMD(name)	"/sys/kernel/mm/transparent_hugepage/hugepages-2048kB/stats/" name
+
+/* In the place of the fixture's one folio of 2 MiB; with what is in flight left to Ferry */
+static const char *use_many(struct region *r, int node)
+{
+	region_destroy(r);
+	offload_set("window_pages", "0");
+	offload_set("engine_always", "1");
+	return region_create(r, ANON, PMD, MANY * PMD, node);
+}
 
 /*
  * A folio of 2 MiB has a part for every channel, so few of them keep the engine
@@ -244,20 +254,36 @@ TEST_F_TIMEOUT(inflight, write_protected, 60)
  */
 TEST_F_TIMEOUT(inflight, few_are_locked_if_they_are_cut, 60)
 {
-	struct region *many = &self->region;
 	int locked = 0;
 
 	if (variant->folio != PMD)
 		SKIP(return, "copied whole");
-	region_destroy(many);
-	ASSERT_EQ(NULL, region_create(many, ANON, PMD, CUT_FOLIOS * PMD, self->nodes[0]));
-	offload_set("window_pages", "0");
-	offload_set("engine_always", "1");
+	ASSERT_EQ(NULL, use_many(&self->region, self->nodes[0]));
 	BEGIN();
-	for (int i = 0; i < CUT_FOLIOS; i++)
-		locked += in_flight(many->addr + i * PMD);
+	for (int i = 0; i < MANY; i++)
+		locked += in_flight(self->region.addr + i * PMD);
 	EXPECT_LE(2, locked);
 	EXPECT_GE(MOST_CUT, locked);
+	END();
+}
+
+TEST_F_TIMEOUT(inflight, void_copy_is_made_again_while_mapped, 60)
+{
+	struct region *r = &self->region;
+	long mapped, voids;
+
+	if (variant->folio != PMD || !may_stay_mapped())
+		SKIP(return, "no folio of 2 MiB that is copied while it is mapped");
+	ASSERT_EQ(NULL, use_many(r, self->nodes[0]));
+	mapped = file_read_long(OF_PMD("migrate_mapped"));
+	voids = file_read_long(OF_PMD("migrate_void"));
+	BEGIN();
+	region_refill(r, PART, PART_SIZE);
+	STILL();
+	pthread_join(self->mover, NULL);
+	EXPECT_EQ(1, file_read_long(OF_PMD("migrate_void")) - voids);
+	EXPECT_EQ(MANY, file_read_long(OF_PMD("migrate_mapped")) - mapped);
+	ASSERT_EQ(0, pthread_create(&self->mover, NULL, move, r));
 	END();
 }
 
