@@ -22,9 +22,9 @@
  *
  * Folios that can be copied while they are mapped (mm/migrate_mapped.c) flow
  * first: they are protected instead of unmapped, and unmapped in the last stage,
- * if nobody has written to them. Who did makes the copy void. The folio then flows
- * with those that have to be unmapped first, when nothing that is mapped is in
- * flight any more.
+ * if nobody has written to them. Who did makes the copy void. It is made once more
+ * behind all others. If that is void, too, the folio flows with those that have to be
+ * unmapped first, when nothing that is mapped is in flight any more.
  *
  * Nothing here waits for memory or for locks while folios are unmapped: the
  * locks of the reverse mapping are tried. Only for a copy that an engine has
