@@ -2,20 +2,20 @@
 """Blocks of kept figures that are of no published table: each is written of what its command has measured."""
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from ferry.results import present, written
 from ferry.results.compare import Json
 from ferry.results.present import Show, number, several
+from ferry.results.written import Block, Results
 
 BASES = ("7.3",)  # whose IOMMU was counted since there are records
 IOMMU = tuple(f"iommu-{base}" for base in BASES)  # a kept result for each base
 MOST_CHANNELS = 16  # of the emulated server
-Load = Callable[[str], Json]  # a kept result by its name
 
 
-def no_engine(load: Load) -> str:
-    result = load("no-engine")
+def no_engine(kept: Results) -> str:
+    result = kept["no-engine"]
     rows = [
         [
             written.folio(kib),
@@ -32,8 +32,8 @@ def no_engine(load: Load) -> str:
     return f"{written.origin(result)}:\n\n{written.table(head, rows)}"
 
 
-def cost(load: Load) -> str:
-    result = load("cost")
+def cost(kept: Results) -> str:
+    result = kept["cost"]
     rows = [
         [
             *(caller, written.folio(kib), f"{engines['none']['vanilla']:,.0f}"),
@@ -46,8 +46,8 @@ def cost(load: Load) -> str:
     return f"{written.origin(result)}, instructions per folio:\n\n{written.table(head, rows)}"
 
 
-def demo(load: Load) -> str:
-    result = load("demo")
+def demo(kept: Results) -> str:
+    result = kept["demo"]
     columns = {
         **{"folio": lambda row: written.folio(row["folio_kib"]), "engine": present.engine},
         **{"GB/s": number("gbps", ".2f"), "ratio": written.ratio, "first folio, us": written.first},
@@ -61,8 +61,8 @@ def demo(load: Load) -> str:
     )
 
 
-def clients(load: Load) -> str:
-    result = load("redis")
+def clients(kept: Results) -> str:
+    result = kept["redis"]
     columns = {
         "pages": present.folio,
         "engine": lambda cell: f"dcbm x{MOST_CHANNELS}" if cell["engine"] == "dcbm" else cell["engine"],
@@ -76,9 +76,9 @@ def clients(load: Load) -> str:
     return f"{written.origin(result)}:\n\n{written.lines(result['cells'], columns)}"
 
 
-def tier(load: Load, application: str) -> str:
+def tier(kept: Results, application: str) -> str:
     """The cells of one application, with what it has."""
-    result = load("tier")
+    result = kept["tier"]
     cells = [cell for cell in result["cells"] if cell["case"].partition(",")[0] == application]
     # Not of COLUMNS, where a step of a migration is called as the engine is
     columns = dict((*present.CLIENTS, *present.TIERS, *present.WORDS)) | {
@@ -104,8 +104,8 @@ TIER_COLUMNS = {
 }
 
 
-def steps(load: Load) -> str:
-    result = load("profile")
+def steps(kept: Results) -> str:
+    result = kept["profile"]
     profiles = result["profiles"]
     vanilla = next(
         profile for profile in profiles if (profile["folio_kib"], profile["engine"]) == (4, "vanilla")
@@ -116,9 +116,9 @@ def steps(load: Load) -> str:
     return f"{written.origin(result)}, of vanilla's {whole}: {', '.join(parts)}."
 
 
-def profile(load: Load) -> str:
+def profile(kept: Results) -> str:
     """Instructions of each step, but for 16 KiB, for which a page has no room."""
-    result = load("profile")
+    result = kept["profile"]
     profiles = [profile for profile in result["profiles"] if profile["folio_kib"] != 16]
     names = {"none": "no engine", "dcbm": f"{MOST_CHANNELS} channels"}
     head = [
@@ -135,9 +135,9 @@ def profile(load: Load) -> str:
     return f"{written.origin(result)}, instructions per folio:\n\n{written.table(head, rows)}"
 
 
-def iommu_costs(load: Load) -> str:
+def iommu_costs(kept: Results) -> str:
     """Instructions of each loop, and how many more than vanilla's they are."""
-    results = [load(name) for name in IOMMU]
+    results = [kept[name] for name in IOMMU]
     table = _on_both(
         "instructions per map and unmap",
         {written.release(result): result["costs"] for result in results},
@@ -147,9 +147,9 @@ def iommu_costs(load: Load) -> str:
     return f"{'; '.join(map(written.origin, results))}:\n\n{table}"
 
 
-def iommu_memory(load: Load) -> str:
+def iommu_memory(kept: Results) -> str:
     """KiB in page tables when all is unmapped, and at the most on the way."""
-    results = [load(name) for name in IOMMU]
+    results = [kept[name] for name in IOMMU]
     table = _on_both(
         "KiB in page tables, left / peak",
         {written.release(result): result["tables"][0]["cells"] for result in results},
@@ -168,7 +168,6 @@ def _on_both(first: str, cells: Mapping[str, Sequence[Json]], vanilla: Show, fer
     return written.table(head, rows)
 
 
-Block = Callable[[Load], str]
 BLOCKS: dict[str, Block] = {
     "no-engine": no_engine,
     "cost": cost,

@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: GPL-2.0
 """How blocks of kept figures are written: what several of them share."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from ferry.results.compare import Json
 from ferry.results.grid import Grid
 from ferry.results.present import Show, number, several
+
+Results = Mapping[str, Json]  # kept ones, by their names
+Block = Callable[[Results], str]
 
 
 def folio(kib: int) -> str:
