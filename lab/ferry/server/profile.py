@@ -9,7 +9,7 @@ import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Annotated, Any, Self, get_type_hints
 
 from ferry import paths
 from ferry.errors import FerryError, UsageError, choose
@@ -21,29 +21,18 @@ FOLDER = paths.ROOT / "server"
 FIRST_SLOT = 8
 DSA_QUEUES = 4  # of a device, each with an engine of its own
 SLOT_BESIDE_VIRTME = 15
-# Key, least and greatest value.
 _MACHINE = {
-    "cpus": (1, 64),
-    "nodes": (2, 8),
-    "cpu_nodes": (1, 8),
-    "node_mib": (512, 1 << 20),
-    "invalidation_ns": (0, 1_000_000),
+    "cpus": range(1, 65),
+    "nodes": range(2, 9),
+    "cpu_nodes": range(1, 9),
+    "node_mib": range(512, (1 << 20) + 1),
+    "invalidation_ns": range(1_000_001),
 }
 _OF_COMPUTER = ("node_mib", "invalidation_ns")  # what else of a computer can be varied
-_DMA = {
-    "channels": (1, 16),
-    "channels_per_path": (1, 16),
-    "channel_mb_s": (1, 1_000_000),
-    "path_mb_s": (1, 1_000_000),
-    "total_mb_s": (1, 1_000_000),
-    "descriptor_ns": (0, 1_000_000),
-    "register_ns": (0, 1_000_000),
-    "write_percent": (0, 100),
-    "interrupt_ns": (0, 1_000_000),
-    "latency_ns": (0, 1_000_000),
-    "small_bytes": (0, 1 << 30),
-    "small_percent": (1, 100),
-}
+# What a profile may say of its engine.
+Count = Annotated[int, range(1, 17)]
+Rate = Annotated[int, range(1, 1_000_001)]
+Nanoseconds = Annotated[int, range(1_000_001)]
 # What an IOMMU does with what the engine's driver has mapped, by the kernel's arguments.
 IOMMU = {
     "off": (),
@@ -86,18 +75,18 @@ ENGINES = {"ptdma": functions, "ioat": ioat_functions, "dsa": dsa_functions}
 class Dma:
     """A server's engine. MB is 10^6 bytes; all in virtual time. The last six are off by default."""
 
-    channels: int
-    channels_per_path: int
-    channel_mb_s: int
-    path_mb_s: int
-    total_mb_s: int
-    descriptor_ns: int
-    register_ns: int = 0  # that a read of a register costs the CPU
-    write_percent: int = 100  # a write, of that
-    interrupt_ns: int = 0  # that an interrupt costs it, beyond its handler
-    latency_ns: int = 0  # from the last byte to the completion record, which DSA has
-    small_bytes: int = 0  # copies of less have small_percent of the rate
-    small_percent: int = 100
+    channels: Count
+    channels_per_path: Count
+    channel_mb_s: Rate
+    path_mb_s: Rate
+    total_mb_s: Rate
+    descriptor_ns: Nanoseconds
+    register_ns: Nanoseconds = 0  # that a read of a register costs the CPU
+    write_percent: Annotated[int, range(101)] = 100  # a write, of that
+    interrupt_ns: Nanoseconds = 0  # that an interrupt costs it, beyond its handler
+    latency_ns: Nanoseconds = 0  # from the last byte to the completion record, which DSA has
+    small_bytes: Annotated[int, range((1 << 30) + 1)] = 0  # copies of less have small_percent of the rate
+    small_percent: Annotated[int, range(1, 101)] = 100
 
     def qemu_args(self, engine: str) -> tuple[str, ...]:
         """The engine as devices, a function for each channel; neighbours share a path."""
@@ -182,7 +171,8 @@ def load(name: str, folder: Path = FOLDER) -> Profile:
     choose(f"engine in {path},", [table["engine"]], ENGINES)
     choose(f"machine.iommu in {path},", [str(iommu)], IOMMU)
     _check(path, "machine", of_machine, _MACHINE)
-    _check(path, "dma", of_dma, _DMA)
+    hints = get_type_hints(Dma, include_extras=True)
+    _check(path, "dma", of_dma, {name: hint.__metadata__[0] for name, hint in hints.items()})
     shared, rest = of_dma["channels_per_path"], of_dma["channels"] % DSA_QUEUES
     if table["engine"] == "dsa" and (rest or shared != DSA_QUEUES):
         raise UsageError(f"{path}: each device of DSA is a path of its own, with {DSA_QUEUES} channels")
@@ -212,15 +202,15 @@ def _read(path: Path, may_be_like: bool = True) -> dict[str, Any]:
     return table
 
 
-def _check(path: Path, part: str, values: dict[str, Any], ranges: dict[str, tuple[int, int]]) -> None:
+def _check(path: Path, part: str, values: dict[str, Any], ranges: dict[str, range]) -> None:
     """Raise UsageError unless exactly the keys of ranges are there, each within its range."""
     for key in [*values, *ranges]:
         if key not in ranges:
             raise UsageError(f"{path}: {part}.{key} is not known: it has {', '.join(ranges)}")
-        least, most = ranges[key]
-        value = values.get(key)
-        if type(value) is not int or not least <= value <= most:
-            raise UsageError(f"{path}: {part}.{key} must be a whole number from {least} to {most}")
+        value, allowed = values.get(key), ranges[key]
+        if type(value) is not int or value not in allowed:
+            most = allowed.stop - 1
+            raise UsageError(f"{path}: {part}.{key} must be a whole number from {allowed.start} to {most}")
 
 
 def store_dma(name: str, dma: Dma, folder: Path = FOLDER) -> None:
