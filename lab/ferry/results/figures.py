@@ -32,11 +32,7 @@ COMMANDS = {
     "profile": f"./ferry {PROFILE} --json out/profile.json",
     "redis": "./ferry redis",
     "tier": "./ferry tier",
-    # Not out/iommu.json, which is of one base: a page shows them beside each other.
-    **{
-        f"iommu-{base}": f"./ferry --base {base} iommu --no-smp --json out/iommu-{base}.json"
-        for base in others.BASES
-    },
+    others.IOMMU: f"./ferry --base 7.3 iommu --no-smp --json out/{others.IOMMU}.json",
     "torture": "./ferry torture --kernel ferry --one-boot --minutes 0.2 --json out/torture.json",
     **{f"table-{name}": f"./ferry table {name}" for name in experiments.TABLES},
     **{f"table-v5-throughput-{name}": f"./ferry table v5-throughput --profile {name}" for name in SERVERS},

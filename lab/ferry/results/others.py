@@ -2,15 +2,12 @@
 """Blocks of kept figures that are of no published table: each is written of what its command has measured."""
 
 import functools
-from collections.abc import Mapping, Sequence
 
 from ferry.results import present, written
-from ferry.results.compare import Json
 from ferry.results.present import Show, number, several
 from ferry.results.written import Block, Results
 
-BASES = ("7.3",)  # whose IOMMU was counted since there are records
-IOMMU = tuple(f"iommu-{base}" for base in BASES)  # a kept result for each base
+IOMMU = "iommu-7.3"  # of one base, as out/iommu.json is
 MOST_CHANNELS = 16  # of the emulated server
 
 
@@ -137,35 +134,26 @@ def profile(kept: Results) -> str:
 
 def iommu_costs(kept: Results) -> str:
     """Instructions of each loop, and how many more than vanilla's they are."""
-    results = [kept[name] for name in IOMMU]
-    table = _on_both(
-        "instructions per map and unmap",
-        {written.release(result): result["costs"] for result in results},
-        number("vanilla"),
-        lambda cell: f"{cell['instructions']:,.0f} ({cell['percent']:+.2f} %)",
-    )
-    return f"{'; '.join(map(written.origin, results))}:\n\n{table}"
+    result = kept[IOMMU]
+    base = written.release(result)
+    columns: dict[str, Show] = {
+        "instructions per map and unmap": present.words("case"),
+        f"{base}, vanilla": number("vanilla"),
+        f"{base}, Ferry": lambda cell: f"{cell['instructions']:,.0f} ({cell['percent']:+.2f} %)",
+    }
+    return f"{written.origin(result)}:\n\n{written.lines(result['costs'], columns)}"
 
 
 def iommu_memory(kept: Results) -> str:
     """KiB in page tables when all is unmapped, and at the most on the way."""
-    results = [kept[name] for name in IOMMU]
-    table = _on_both(
-        "KiB in page tables, left / peak",
-        {written.release(result): result["tables"][0]["cells"] for result in results},
-        *(several(name, ("left", "peak")) for name in ("vanilla_kib", "kib")),
-    )
-    return f"{results[0]['iova_gib']} GiB of addresses:\n\n{table}"
-
-
-def _on_both(first: str, cells: Mapping[str, Sequence[Json]], vanilla: Show, ferry: Show) -> str:
-    """Cells of two bases beside each other, of vanilla and of Ferry's kernel."""
-    head = [first, *(f"{base}, {kernel}" for base in cells for kernel in ("vanilla", "Ferry"))]
-    rows = [
-        [alike[0]["case"], *(show(cell) for cell in alike for show in (vanilla, ferry))]
-        for alike in zip(*cells.values(), strict=True)
-    ]
-    return written.table(head, rows)
+    result = kept[IOMMU]
+    base = written.release(result)
+    columns: dict[str, Show] = {
+        "KiB in page tables, left / peak": present.words("case"),
+        f"{base}, vanilla": several("vanilla_kib", ("left", "peak")),
+        f"{base}, Ferry": several("kib", ("left", "peak")),
+    }
+    return f"{result['iova_gib']} GiB of addresses:\n\n{written.lines(result['tables'][0]['cells'], columns)}"
 
 
 BLOCKS: dict[str, Block] = {
