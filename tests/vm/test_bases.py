@@ -10,6 +10,7 @@ from ferry.kernel import kbuild, tree
 from ferry.server import profile
 from ferry.suites import kselftest, ktap
 from ferry.vm import emulator, machine, qemu, records
+from tests import suites
 from tests.vm import test_ptdma_driver
 
 pytestmark = pytest.mark.vm
@@ -78,8 +79,8 @@ def boot() -> tuple[str, dict[str, list[ktap.Case]]]:
     kernel = kbuild.build("kunit", tree.places(BASE))
     built = {program.name: program for program in kselftest.build(kernel)}
     programs = [built[name] for name in PROGRAMS]
-    said = kselftest.boot(kernel, where, programs, kunit=True, first=_ptdma())
-    return said, kselftest.cases(said, where, programs)
+    said = suites.boot(kernel, where, programs, kunit=True, first=_ptdma())
+    return said, suites.cases(said, where, programs)
 
 
 @pytest.fixture(scope="session")
@@ -98,7 +99,7 @@ def test_suite_passes(results: dict[str, list[ktap.Case]], suite: str) -> None:
 def test_kselftest(results: dict[str, list[ktap.Case]], program: str) -> None:
     """No case fails, and at least one is not skipped."""
     cases = results[program]
-    assert not ktap.failed(cases), kselftest.complaints(machine.get("smp"), program)
+    assert not ktap.failed(cases), suites.complaints(machine.get("smp"), program)
     assert any(case.outcome == "ok" for case in cases)
 
 
