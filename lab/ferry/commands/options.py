@@ -39,16 +39,12 @@ def examples(parser: argparse.ArgumentParser, *lines: str) -> None:
     parser.epilog = "\n".join(["examples:", *(f"  ./ferry {line}" for line in lines)])
 
 
-def _several(text: str) -> tuple[str, ...]:
-    return tuple(text.split(","))
-
-
 def add_list(
     parser: argparse.ArgumentParser, name: str, default: Sequence[str], choices: Sequence[str]
 ) -> None:
     """Several words with commas between them: --folio and --engine, whose values are folios and engines."""
     parser.add_argument(
-        f"--{name}", type=_several, default=tuple(default), metavar="LIST",
+        f"--{name}", type=lambda text: tuple(text.split(",")), default=tuple(default), metavar="LIST",
         dest=f"{name}s", help=f"of {', '.join(choices)} (default: {','.join(default)})",
     )  # fmt: skip
 
