@@ -113,7 +113,6 @@ def run(args: argparse.Namespace) -> int:
     measured, kernels = options.measured(
         args,
         lambda store, state: _cells(plan, computer.in_state(state), kvm=args.kvm, store=store),
-        lambda result: result[0],
     )
     name = f"{computer.name}, folios one by one" if args.one_by_one else computer.name
     order = f", {args.order} order" if args.order != "up" else ""

@@ -42,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
     if place:
         report.check_writable(place)
     profiles, kernels = options.measured(
-        args, lambda store, state: steps.measure(replace(plan, state=state), store), lambda result: result[0]
+        args, lambda store, state: steps.measure(replace(plan, state=state), store)
     )
     result = {"provenance": provenance.of_vms(plan.machine, kernels), **as_json(plan, profiles)}
     if place:

@@ -31,9 +31,7 @@ def run(args: argparse.Namespace) -> int:
     plan = clients.Plan()
     computer = server.as_machine()
     measured, kernels = options.measured(
-        args,
-        lambda store, state: clients.measure(plan, computer.in_state(state), cells, store),
-        lambda result: result[0],
+        args, lambda store, state: clients.measure(plan, computer.in_state(state), cells, store)
     )
     what = f"moved {2 * plan.trips} times: {plan.requests:,} requests, virtual time"
     output.tell(

@@ -38,9 +38,7 @@ def run(args: argparse.Namespace) -> int:
     computer = server.as_machine()
     cells = tier.cells(tier.Plan(), args.applications, args.engines)
     measured, kernels = options.measured(
-        args,
-        lambda store, state: tier.measure(computer.in_state(state), cells, store),
-        lambda result: result[0],
+        args, lambda store, state: tier.measure(computer.in_state(state), cells, store)
     )
     output.tell(
         {

@@ -93,15 +93,9 @@ def _times(result: Json, index: int, times: float, path: str) -> Json:
     changed: Json = copy.deepcopy(result)
     cell = compare.cells(changed)[index]
     for name in [path] if path else compare.figures(cell):
-        place, key = _place(cell, name)
-        place[key] *= times
+        place: Any = cell
+        *parents, last = name.split(".")
+        for key in parents:
+            place = place[int(key) if isinstance(place, list) else key]
+        place[int(last) if isinstance(place, list) else last] *= times
     return changed
-
-
-def _place(cell: Json, path: str) -> tuple[Any, Any]:
-    """The object or list that has the figure of a path, and its key there."""
-    place: Any = cell
-    *parents, last = path.split(".")
-    for key in parents:
-        place = place[int(key) if isinstance(place, list) else key]
-    return place, int(last) if isinstance(place, list) else last
