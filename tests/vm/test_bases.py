@@ -74,7 +74,9 @@ def _ptdma() -> str:
 @pytest.fixture(scope="session")
 def boot() -> tuple[str, dict[str, list[ktap.Case]]]:
     """What is said, and the cases of each suite, with a third CPU that stays offline."""
-    engine = profile.functions(*FAULTY.values(), *[""] * CHANNELS, slot=profile.SLOT_BESIDE_VIRTME)
+    engine = profile.ENGINES["ptdma"].devices(
+        *FAULTY.values(), *[""] * CHANNELS, slot=profile.SLOT_BESIDE_VIRTME
+    )
     where = replace(machine.get("smp", 3), kernel_args=("maxcpus=2",), devices=engine)
     kernel = kbuild.build("kunit", tree.places(BASE))
     built = {program.name: program for program in kselftest.build(kernel)}
@@ -121,7 +123,7 @@ def test_dcbm_moves_by_ptdma(boot: tuple[str, dict[str, list[ktap.Case]]], folio
 @pytest.mark.parametrize("engine", ["ioat", "dsa"])
 def test_dcbm_moves_by_an_engine_that_fails(engine: str) -> None:
     """It takes channels of a driver that reports errors, so the CPU copies what they have not."""
-    devices = profile.ENGINES[engine](*["error-at=5,error-every=7"] * FUNCTIONS)
+    devices = profile.ENGINES[engine].devices(*["error-at=5,error-every=7"] * FUNCTIONS)
     where = replace(machine.get("smp"), program=tuple(emulator.command()), devices=devices)
     script = (
         f"use_dma {FUNCTIONS} 32; cd $OFFLOAD; echo 60000 >deadline_ms; echo 1 >engine_always\n"

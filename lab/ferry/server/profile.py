@@ -2,11 +2,9 @@
 """Emulated servers: server/NAME.toml, checked, and how each looks on QEMU's command line."""
 
 import dataclasses
-import itertools
 import os
 import re
 import tomllib
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Self, get_type_hints
@@ -41,34 +39,31 @@ IOMMU = {
 }
 
 
-def functions(*properties: str, slot: int = FIRST_SLOT) -> tuple[str, ...]:
-    """QEMU's words for a function of PTDMA per text, which has its properties, each in a slot of its own."""
-    return _devices(
-        [f"{emulator.DEVICE},id=dma{i},addr={slot + i:#x}" for i in range(len(properties))], properties
-    )
+@dataclass(frozen=True)
+class Engine:
+    """How an engine looks to QEMU."""
+
+    device: str
+    place: str  # of one, by its number and its slot
+    of_machine: tuple[str, ...] = ()
+    queues: int = 1  # channels of a device; they have the properties of the first of them
+
+    def devices(self, *properties: str, slot: int = FIRST_SLOT) -> tuple[str, ...]:
+        """QEMU's words for channels, each with its properties."""
+        words = self.of_machine
+        for i, text in enumerate(properties[:: self.queues]):
+            device = f"{self.device},id=dma{i},{self.place.format(i=i, first=slot, slot=slot + i)}"
+            words += ("-device", ",".join(filter(None, (device, text))))
+        return words
 
 
-def ioat_functions(*properties: str, slot: int = FIRST_SLOT) -> tuple[str, ...]:
-    """The same for I/OAT: those of one device, on a machine with PCI Express."""
-    place = f"addr={slot:#x}.{{0}},multifunction=on"
-    devices = [f"{emulator.IOAT},id=dma{i},{place.format(i)}" for i in range(len(properties))]
-    return ("-machine", "q35", *_devices(devices, properties))
-
-
-def dsa_functions(*properties: str, slot: int = FIRST_SLOT) -> tuple[str, ...]:
-    """The same for DSA: each function has four channels, which have the properties of the first of them."""
-    of_devices = properties[::DSA_QUEUES]
-    devices = [f"{emulator.DSA},id=dma{i},addr={slot + i:#x}" for i in range(len(of_devices))]
-    return ("-machine", "q35", *_devices(devices, of_devices))
-
-
-def _devices(devices: Sequence[str], properties: Sequence[str]) -> tuple[str, ...]:
-    words = (",".join(filter(None, pair)) for pair in zip(devices, properties, strict=True))
-    return tuple(itertools.chain.from_iterable(("-device", word) for word in words))
-
-
-# Each engine, and how its channels look to QEMU.
-ENGINES = {"ptdma": functions, "ioat": ioat_functions, "dsa": dsa_functions}
+PCI_EXPRESS = ("-machine", "q35")
+ENGINES = {
+    "ptdma": Engine(emulator.DEVICE, "addr={slot:#x}"),
+    # Functions of one device.
+    "ioat": Engine(emulator.IOAT, "addr={first:#x}.{i},multifunction=on", PCI_EXPRESS),
+    "dsa": Engine(emulator.DSA, "addr={slot:#x}", PCI_EXPRESS, DSA_QUEUES),
+}
 
 
 @dataclass(frozen=True)
@@ -101,7 +96,7 @@ class Dma:
         if engine == "dsa":
             own += f",latency-ns={self.latency_ns}"
         of_channels = (f"fabric=path{i // self.channels_per_path},{own}" for i in range(self.channels))
-        return (*args, *ENGINES[engine](*of_channels))
+        return (*args, *ENGINES[engine].devices(*of_channels))
 
 
 @dataclass(frozen=True)

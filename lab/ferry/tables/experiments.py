@@ -70,9 +70,8 @@ class Scale:
 
     def runs(self, emulated: int = 1) -> int:
         """How often: where time is virtual all runs are the same."""
-        if self.quick:
-            return QUICK_RUNS if self.here else emulated
-        return POSTED_RUNS if self.here else emulated
+        real = QUICK_RUNS if self.quick else POSTED_RUNS
+        return real if self.here else emulated
 
 
 @dataclass(frozen=True)
