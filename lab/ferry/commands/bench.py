@@ -32,10 +32,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_bytes(parser, plan.size, "moved per run")
     options.add_number(parser, "runs", plan.runs, "figures are medians over runs")
     options.add_number(parser, "rounds", plan.rounds, "boots of each kernel in turns, each with so many runs")
-    options.add_states(parser)
     _add_how(parser, plan)
-    options.add_json(parser)
-    options.add_store(parser)
+    options.add_measured(parser)
     options.examples(
         parser,
         "bench --folio 2M --engine vanilla,mtcopy --runs 5 --json -",

@@ -40,12 +40,16 @@ def examples(parser: argparse.ArgumentParser, *lines: str) -> None:
     parser.epilog = "\n".join(["examples:", *(f"  ./ferry {line}" for line in lines)])
 
 
+def _several(text: str) -> tuple[str, ...]:
+    return tuple(text.split(","))
+
+
 def add_list(
     parser: argparse.ArgumentParser, name: str, default: Sequence[str], choices: Sequence[str]
 ) -> None:
     """Several words with commas between them: --folio and --engine, whose values are folios and engines."""
     parser.add_argument(
-        f"--{name}", type=lambda text: tuple(text.split(",")), default=tuple(default), metavar="LIST",
+        f"--{name}", type=_several, default=tuple(default), metavar="LIST",
         dest=f"{name}s", help=f"of {', '.join(choices)} (default: {','.join(default)})",
     )  # fmt: skip
 
@@ -113,18 +117,15 @@ def add_json(parser: argparse.ArgumentParser, default: str = "") -> None:
     )
 
 
-def add_store(parser: argparse.ArgumentParser) -> None:
-    """--anew and --twice of every command that keeps records."""
-    add_flag(parser, "anew", "measure again what was measured before and has not changed")
-    add_flag(parser, "twice", "measure twice what has virtual time; fail unless it is the same")
-
-
-def add_states(parser: argparse.ArgumentParser) -> None:
-    """--states of every command whose time is virtual."""
+def add_measured(parser: argparse.ArgumentParser, default: str = "") -> None:
+    """--states, --json, --anew and --twice of every command that keeps records."""
     parser.add_argument(
         "--states", type=int, default=1, metavar="N",
         help="measure each cell N times, on machines that begin otherwise, and show the range",
     )  # fmt: skip
+    add_json(parser, default)
+    add_flag(parser, "anew", "measure again what was measured before and has not changed")
+    add_flag(parser, "twice", "measure twice what has virtual time; fail unless it is the same")
 
 
 def check_states(args: argparse.Namespace, wall: str = "") -> None:

@@ -15,9 +15,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_profile(parser)
     options.add_list(parser, "folio", clients.FOLIOS, clients.FOLIOS)
     options.add_list(parser, "engine", clients.ENGINES, clients.ENGINES)
-    options.add_states(parser)
-    options.add_json(parser, "out/redis.json, or redis-NAME for another profile, -part for fewer")
-    options.add_store(parser)
+    options.add_measured(parser, "out/redis.json, or redis-NAME for another profile, -part for fewer")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -17,9 +17,7 @@ SERVER = "cxl"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_list(parser, "application", tier.APPLICATIONS, tier.APPLICATIONS)
     options.add_list(parser, "engine", tier.ENGINES, tier.ENGINES)
-    options.add_states(parser)
-    options.add_json(parser, "out/tier.json, or tier-part for fewer")
-    options.add_store(parser)
+    options.add_measured(parser, "out/tier.json, or tier-part for fewer")
     parser.description = f"{__doc__}. {tier.DISTANCE}"
     options.examples(
         parser,
