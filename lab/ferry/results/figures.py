@@ -13,10 +13,10 @@ from pathlib import Path
 
 from ferry import paths
 from ferry.errors import FerryError
-from ferry.results import inline, others, present, written
+from ferry.results import blocks, inline, present
+from ferry.results.blocks import Block, Results
 from ferry.results.compare import Json
 from ferry.results.present import Show, number
-from ferry.results.written import Block, Results
 from ferry.tables import experiments
 
 FOLDER = paths.ROOT / "docs/results"
@@ -32,7 +32,7 @@ COMMANDS = {
     "profile": f"./ferry {PROFILE} --json out/profile.json",
     "redis": "./ferry redis",
     "tier": "./ferry tier",
-    others.IOMMU: f"./ferry --base 7.3 iommu --no-smp --json out/{others.IOMMU}.json",
+    blocks.IOMMU: f"./ferry --base 7.3 iommu --no-smp --json out/{blocks.IOMMU}.json",
     "torture": "./ferry torture --kernel ferry --one-boot --minutes 0.2 --json out/torture.json",
     **{f"table-{name}": f"./ferry table {name}" for name in experiments.TABLES},
     **{f"table-v5-throughput-{name}": f"./ferry table v5-throughput --profile {name}" for name in SERVERS},
@@ -41,7 +41,7 @@ COMMANDS = {
     **{f"table-sensitivity-{name}": f"./ferry table sensitivity --profile {name}" for name in SERVERS[1:]},
 }
 _BLOCK = re.compile(r"(<!-- figures: ([a-z0-9-]+) -->\n).*?(\n?<!-- end of figures -->)", re.S)
-MOST_CHANNELS = others.MOST_CHANNELS
+MOST_CHANNELS = blocks.MOST_CHANNELS
 MOST_IOAT = 8  # of a socket's I/OAT
 LARGEST_KIB = 2048  # KiB, its largest folios
 
@@ -100,13 +100,13 @@ def _defaults(kept: Results) -> str:
         "folios": present.folio,
         "engine": lambda cell: _channel_count(cell["channels"]) if "channels" in cell else "vanilla",
         **{
-            "ratio": written.ratio,
-            "first folio, us": written.first,
-            "inaccessible, median / 99th, us": written.away,
+            "ratio": blocks.ratio,
+            "first folio, us": blocks.first,
+            "inaccessible, median / 99th, us": blocks.away,
         },
     }
-    lines = written.lines([by_folio[kib] for kib in shown[0] for by_folio in shown], columns)
-    return f"{written.origin(kept['table-v5-throughput'])}:\n\n{lines}"
+    lines = blocks.lines([by_folio[kib] for kib in shown[0] for by_folio in shown], columns)
+    return f"{blocks.origin(kept['table-v5-throughput'])}:\n\n{lines}"
 
 
 def _likely(kept: Results, name: str, count: int) -> str:
@@ -116,11 +116,11 @@ def _likely(kept: Results, name: str, count: int) -> str:
     head += [f"{way}, inaccessible, median / 99th, us" for way in ways]
     shown = ("ferry", 1), ways["Ferry"], ways["earlier design"]
     rows = [
-        [present.size(kib), *(written.ratio(cells[key][kib]) for key in shown)]
-        + [written.away(cells[key][kib]) for key in ways.values()]
+        [present.size(kib), *(blocks.ratio(cells[key][kib]) for key in shown)]
+        + [blocks.away(cells[key][kib]) for key in ways.values()]
         for kib in cells["vanilla", 0]
     ]
-    return f"{written.origin(kept[name])}, ratio to vanilla:\n\n{written.table(head, rows)}"
+    return f"{blocks.origin(kept[name])}, ratio to vanilla:\n\n{blocks.table(head, rows)}"
 
 
 def _channel_count(count: int) -> str:
@@ -136,13 +136,13 @@ def _fit(kept: Results) -> str:
     def shown(cell: Json) -> str:
         star = "*" * cell.get("fitted", False)
         off = present.residual(cell).removesuffix(" fitted")
-        return f"{written.ratio(cell)}{star} ({number('published_ratio', '.2f')(cell)}), {off}"
+        return f"{blocks.ratio(cell)}{star} ({number('published_ratio', '.2f')(cell)}), {off}"
 
     rows = [[present.size(kib), *(shown(cells[kib, count]) for count in channels)] for kib in sizes]
     misfits = present.residuals(result["cells"])
     told = " ".join(f"{kind.capitalize()}: {words}." for kind, words in misfits.items())
     head = _by_channels("ratio to vanilla, emulated (posted), residual", channels)
-    return f"{written.origin(result)}; * fitted. {told}\n\n{written.table(head, rows)}"
+    return f"{blocks.origin(result)}; * fitted. {told}\n\n{blocks.table(head, rows)}"
 
 
 def _by_channels(first: str, channels: Sequence[int]) -> list[str]:
@@ -153,9 +153,9 @@ def _ferry(kept: Results) -> str:
     cells = _throughput(kept)
     channels = sorted({count for _, count in cells if count})
     columns = [*(cells["ferry", count] for count in channels), cells["cpu", 0]]
-    rows = [[present.size(kib), *(written.ratio(column[kib]) for column in columns)] for kib in columns[-1]]
+    rows = [[present.size(kib), *(blocks.ratio(column[kib]) for column in columns)] for kib in columns[-1]]
     head = [*_by_channels("Ferry, emulated, ratio to vanilla", channels), "the CPU copies"]
-    return written.table(head, rows)
+    return blocks.table(head, rows)
 
 
 # --- v5-batch and userspace ---
@@ -170,20 +170,20 @@ def _batches(kept: Results) -> str:
     batch = number("batch_pages", ",", " pages")
     columns: dict[str, Show] = {
         "2M folios, 16 channels": lambda cell: f"batches of {batch(cell)}" if batch(cell) else "Ferry",
-        **{"ratio": written.ratio, "posted": number("published_ratio", ".2f")},
-        **{"first folio usable, us": written.first, "inaccessible, median / 99th, us": written.away},
+        **{"ratio": blocks.ratio, "posted": number("published_ratio", ".2f")},
+        **{"first folio usable, us": blocks.first, "inaccessible, median / 99th, us": blocks.away},
     }
-    return written.lines(cells, columns)
+    return blocks.lines(cells, columns)
 
 
 def _userspace(kept: Results) -> str:
     result = kept["table-userspace"]
     rows = [
-        [f"{count:,}", *(written.ratio(engines[engine]) for engine in ("dma", "cpu", "ferry"))]
-        for count, engines in written.by_engine(result["cells"], "folios").items()
+        [f"{count:,}", *(blocks.ratio(engines[engine]) for engine in ("dma", "cpu", "ferry"))]
+        for count, engines in blocks.by_engine(result["cells"], "folios").items()
     ]
     head = ("pages in one call", "earlier design, 1 channel", "cpu", "Ferry, 1 channel")
-    return f"{written.origin(result)}:\n\n{written.table(head, rows)}"
+    return f"{blocks.origin(result)}:\n\n{blocks.table(head, rows)}"
 
 
 # --- sensitivity ---
@@ -227,10 +227,10 @@ def _sensitivity(kept: Results) -> str:
         before = name
         pairs = [(cells["dma"]["ratio"], cells["ferry"]["ratio"]) for cells in by_folio.values()]
         ratios = (f"{dma:.2f} / {ferry:.2f}" for dma, ferry in pairs)
-        rows.append([title, shown, *ratios, written.away(by_folio[LARGEST_KIB]["ferry"])])
+        rows.append([title, shown, *ratios, blocks.away(by_folio[LARGEST_KIB]["ferry"])])
     last = f"{present.size(LARGEST_KIB)} inaccessible, median / 99th, us: Ferry"
     head = ["what", "value", *map(present.size, groups[PLAIN]), last]
-    return f"{written.origin(result)}, earlier design / Ferry:\n\n{written.table(head, rows)}"
+    return f"{blocks.origin(result)}, earlier design / Ferry:\n\n{blocks.table(head, rows)}"
 
 
 # What the evidence says of it: the dearest of each parameter, and of all.
@@ -246,13 +246,13 @@ SHOWN: tuple[tuple[str, Value], ...] = (
 
 def _range(kept: Results) -> str:
     groups = _sensitive(kept)
-    head = ["times as fast as an unchanged kernel", *map(written.folio, groups[PLAIN])]
+    head = ["times as fast as an unchanged kernel", *map(blocks.folio, groups[PLAIN])]
     rows = []
     all_of_them = [varied for varied in groups if varied[0] == AT_ONCE][-1]
     for title, varied in (*SHOWN, ("all of these, and an invalidation costs 2,200 ns", all_of_them)):
         pairs = [(cells["ferry"]["ratio"], cells["dma"]["ratio"]) for cells in groups[varied].values()]
         rows.append([title, *(f"{ferry:.1f} ({dma:.1f})" for ferry, dma in pairs)])
-    return written.table(head, rows)
+    return blocks.table(head, rows)
 
 
 def _lowest_ratios(kept: Results) -> dict[int, float]:
@@ -306,9 +306,9 @@ def _headline(kept: Results) -> str:
     ]
     ways.insert(-2, (dearest, _lowest_ratios(kept), "engine modelled"))
     rows = [[name, *(f"{ratios[kib]:.1f}" for kib in HEADLINE), origin] for name, ratios, origin in ways]
-    head = ("what you have", *map(written.folio, HEADLINE), "evidence")
+    head = ("what you have", *map(blocks.folio, HEADLINE), "evidence")
     return (
-        f"Times as fast as on unchanged Linux, by size of folio:\n\n{written.table(head, rows)}\n\n"
+        f"Times as fast as on unchanged Linux, by size of folio:\n\n{blocks.table(head, rows)}\n\n"
         f"In {_in_how_many(_throughput(kept, LIKELY))} with PTDMA on the likely server, folios are "
         "inaccessible for a shorter time than on unchanged Linux, at the median and at the 99th percentile. "
         "[Which hardware works](docs/hardware.md)."
@@ -320,7 +320,7 @@ BLOCKS: dict[str, Block] = {
     "likely": functools.partial(_likely, name=LIKELY, count=MOST_CHANNELS),
     "ioat": functools.partial(_likely, name=IOAT, count=MOST_IOAT),
     "dsa": functools.partial(_likely, name=DSA, count=MOST_CHANNELS),
-    **others.BLOCKS,
+    **blocks.BLOCKS,
     "throughput-defaults": _defaults,
     "throughput-fit": _fit,
     "throughput-ferry": _ferry,
