@@ -8,7 +8,6 @@ import shutil
 import signal
 import sys
 from collections.abc import Sequence
-from typing import Protocol, cast
 
 from ferry import paths
 from ferry.commands import options
@@ -18,23 +17,13 @@ from ferry.kernel import tree
 KEPT_LOGS = 50
 
 
-class Command(Protocol):
-    """What a module in ferry/commands has. The first line of its docstring is its help.
-
-    It has run() as well, or its parser's verbs have one each.
-    """
-
-    __doc__: str | None
-
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None: ...
-
-
-# In the order of the help; each is a module in ferry/commands.
+# In the order of the help; each is a module in ferry/commands, the first line of whose docstring is its help.
+# It has add_arguments(), and run(), or its parser's verbs have one each.
 NAMES = (
     "demo", "bench", "cost", "profile", "table", "redis", "tier", "iommu", "compare", "report", "vm",
     "kernel", "server", "tools", "torture", "mmtests", "day", "test", "lint", "release",
 )  # fmt: skip
-COMMANDS = {name: cast(Command, importlib.import_module(f"ferry.commands.{name}")) for name in NAMES}
+COMMANDS = {name: importlib.import_module(f"ferry.commands.{name}") for name in NAMES}
 
 
 def make_parser() -> argparse.ArgumentParser:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import sys
 import time
-from types import TracebackType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -64,9 +63,7 @@ class Step:
             self._shown = now
             note(f"{self.title}: {text} ({spent})")
 
-    def __exit__(
-        self, kind: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, *_: object) -> None:
         if self._live:
             self._live.stop()
         word = "done" if kind is None else "failed"

@@ -19,7 +19,7 @@ README = paths.ROOT / "README.md"
 
 def _files(folder: Path, change: Any) -> list[str]:
     """A kept result, and the same with a change."""
-    one = Kept().load("no-engine")
+    one = Kept()["no-engine"]
     other = copy.deepcopy(one)
     change(other)
     for name, result in (("a", one), ("b", other)):
@@ -29,7 +29,7 @@ def _files(folder: Path, change: Any) -> list[str]:
 
 @pytest.mark.parametrize("name", [path.stem for path in sorted(figures.FOLDER.glob("*.json"))])
 def test_a_kept_result_has_no_cell_twice_and_is_itself(name: str) -> None:
-    cells = compare.cells(Kept().load(name))
+    cells = compare.cells(Kept()[name])
     assert cells
     assert len({compare.name(cell) for cell in cells}) == len(cells)
     assert not compare.differences(cells, cells)

@@ -51,7 +51,7 @@ def test_rates_are_what_a_fit_finds(server: str, table: str, kernel: str | None)
 
     Not what smaller folios say: on Ferry's kernel these have since become faster. zen3 was fitted on 6.12.
     """
-    dma, result = profile.load(server).dma, Kept().load(table)
+    dma, result = profile.load(server).dma, Kept()[table]
     # What is older than these has neither.
     measured = {"write_percent": 100, "latency_ns": 0} | result["provenance"]
     assert {key: measured[key] for key in asdict(dma)} == asdict(dma), "measured with it"

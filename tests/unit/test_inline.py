@@ -20,7 +20,7 @@ CELLS = [
 
 def _fill(text: str) -> str:
     results: dict[str, dict[str, Any]] = {"table-a": {"cells": CELLS}}
-    return inline.fill(text, results.__getitem__)
+    return inline.fill(text, results)
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ def test_figure_of_a_caller_is_that_of_its_plainest_case() -> None:
     cases = ("promote", "move_pages, random order, 2 CPUs", "move_pages, random order")
     costs = [cell | {"case": case, "vanilla": 6000 + n} for n, case in enumerate(cases)]
     text = "1<!-- = cost: 4K cpu move_pages random vanilla -->"
-    assert inline.fill(text, {"cost": {"costs": costs}}.__getitem__) == text.replace("1", "6,002", 1)
+    assert inline.fill(text, {"cost": {"costs": costs}}) == text.replace("1", "6,002", 1)
 
 
 def test_cell_that_is_not_there_is_named() -> None:

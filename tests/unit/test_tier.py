@@ -12,7 +12,7 @@ from ferry import paths
 from ferry.bench import rows, tier
 from ferry.cli import main
 from ferry.errors import FerryError
-from ferry.results import figures, others
+from ferry.results import blocks, figures
 from ferry.vm import records
 from tests.unit.said import SHELLS, by_job, record
 
@@ -84,7 +84,7 @@ def test_the_docs_have_a_line_for_each_cell(application: str, cells: list[tier.C
     assert told == "2026-11-28, commit 0123, Linux 6.12.1:"
     head, _, *lines = table.splitlines()
     assert len(lines) == len(cells)
-    assert head.count("|") == len(others.TIER_COLUMNS[application]) + 1
+    assert head.count("|") == len(blocks.TIER_COLUMNS[application]) + 1
 
 
 @pytest.mark.parametrize(

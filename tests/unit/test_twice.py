@@ -121,7 +121,7 @@ def test_a_state_is_that_of_the_machines_that_boot(
         raise FerryError("seen")
 
     monkeypatch.setattr(boots, "run", boot)
-    monkeypatch.setattr(options, "measured", lambda args, measure, cells: measure(None, 3))
+    monkeypatch.setattr(options, "measured", lambda args, measure, *cells: measure(None, 3))
     for place, what in ((migbench, "programs"), (tier, "programs"), (iommu, "_programs")):
         monkeypatch.setattr(place, what, lambda *_: {})
     monkeypatch.setattr(clients, "with_libraries", lambda _: {})

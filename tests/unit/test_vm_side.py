@@ -13,10 +13,11 @@ from ferry.bench import migbench, rows
 from ferry.errors import FerryError, UsageError
 from ferry.kernel.kbuild import Kernel
 from ferry.results import present, report
-from ferry.suites import kselftest, ktap
+from ferry.suites import ktap
 from ferry.vm import console, emulator, initramfs, machine, qemu
 from ferry.vm.initramfs import CHARACTERS, FILE, FOLDER, LINK, Entry
 from ferry.vm.machine import ARM64, MACHINES, ONE_BY_ONE
+from tests import suites
 
 MIGBENCH = {
     "call": "move_pages", "memory": "anon", "folio_kib": 4, "bytes": 4096, "threads": 1, "busy": 0,
@@ -294,17 +295,17 @@ def test_ktap_missing_or_failed_case_fails(text: str) -> None:
 def test_a_program_that_says_nothing_has_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kernel = Kernel("ferry", "6.12.1", Path(), Path(), Path(), Path())
     monkeypatch.setattr(qemu, "run", lambda *args: qemu.Result(0, "", "", ""))
-    cases = kselftest.run(kernel, MACHINES["smp"], [tmp_path / "silent"], kunit=False)
+    cases = suites.run(kernel, MACHINES["smp"], [tmp_path / "silent"], kunit=False)
     assert ktap.failed(cases["silent"])
 
 
 def test_complaints_are_what_is_no_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever reads of a failure elsewhere has nothing but the message."""
     monkeypatch.setattr(paths, "LOGS", tmp_path)
-    log = kselftest.log(machine.get("smp"), "x")
+    log = suites.log(machine.get("smp"), "x")
     log.write_text(
         "#  RUN           f.a ...\n# x.c:9:a:Expected 0\n#  FAIL  f.a\nnot ok 1 f.a\n#            OK  f.b\n"
     )
-    assert kselftest.complaints(machine.get("smp"), "x").splitlines() == [
+    assert suites.complaints(machine.get("smp"), "x").splitlines() == [
         str(log), "# x.c:9:a:Expected 0", "#  FAIL  f.a",
     ]  # fmt: skip

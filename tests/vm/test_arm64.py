@@ -12,6 +12,7 @@ from ferry.errors import FerryError
 from ferry.kernel import config, kbuild, tree
 from ferry.suites import kselftest, ktap
 from ferry.vm import machine
+from tests import suites
 
 pytestmark = [pytest.mark.vm, pytest.mark.long]
 
@@ -33,8 +34,8 @@ def results() -> Results:
     built = {program.name: program for program in kselftest.build(kernel)}
     programs = [built[name] for name in PROGRAMS]
     # The root of an initramfs has no such folder.
-    said = kselftest.boot(kernel, where, programs, kunit=True, first="mkdir /mnt\n")
-    return kselftest.cases(said, where, programs)
+    said = suites.boot(kernel, where, programs, kunit=True, first="mkdir /mnt\n")
+    return suites.cases(said, where, programs)
 
 
 @pytest.mark.parametrize("suite", SUITES)
@@ -48,7 +49,7 @@ def test_suite_passes(results: Results, suite: str) -> None:
 def test_memory_moves(results: Results, program: str) -> None:
     """No case fails, and at least one is not skipped."""
     cases = results[program]
-    assert not ktap.failed(cases), kselftest.complaints(machine.ARM64, program)
+    assert not ktap.failed(cases), suites.complaints(machine.ARM64, program)
     assert any(case.outcome == "ok" for case in cases)
 
 

@@ -10,6 +10,7 @@ from ferry.kernel import kbuild, tree
 from ferry.server import profile
 from ferry.suites import kselftest, ktap
 from ferry.vm import emulator, machine, qemu, records
+from tests import suites
 from tests.vm import test_ptdma_driver
 
 pytestmark = pytest.mark.vm
@@ -73,13 +74,15 @@ def _ptdma() -> str:
 @pytest.fixture(scope="session")
 def boot() -> tuple[str, dict[str, list[ktap.Case]]]:
     """What is said, and the cases of each suite, with a third CPU that stays offline."""
-    engine = profile.functions(*FAULTY.values(), *[""] * CHANNELS, slot=profile.SLOT_BESIDE_VIRTME)
+    engine = profile.ENGINES["ptdma"].devices(
+        *FAULTY.values(), *[""] * CHANNELS, slot=profile.SLOT_BESIDE_VIRTME
+    )
     where = replace(machine.get("smp", 3), kernel_args=("maxcpus=2",), devices=engine)
     kernel = kbuild.build("kunit", tree.places(BASE))
     built = {program.name: program for program in kselftest.build(kernel)}
     programs = [built[name] for name in PROGRAMS]
-    said = kselftest.boot(kernel, where, programs, kunit=True, first=_ptdma())
-    return said, kselftest.cases(said, where, programs)
+    said = suites.boot(kernel, where, programs, kunit=True, first=_ptdma())
+    return said, suites.cases(said, where, programs)
 
 
 @pytest.fixture(scope="session")
@@ -98,7 +101,7 @@ def test_suite_passes(results: dict[str, list[ktap.Case]], suite: str) -> None:
 def test_kselftest(results: dict[str, list[ktap.Case]], program: str) -> None:
     """No case fails, and at least one is not skipped."""
     cases = results[program]
-    assert not ktap.failed(cases), kselftest.complaints(machine.get("smp"), program)
+    assert not ktap.failed(cases), suites.complaints(machine.get("smp"), program)
     assert any(case.outcome == "ok" for case in cases)
 
 
@@ -120,7 +123,7 @@ def test_dcbm_moves_by_ptdma(boot: tuple[str, dict[str, list[ktap.Case]]], folio
 @pytest.mark.parametrize("engine", ["ioat", "dsa"])
 def test_dcbm_moves_by_an_engine_that_fails(engine: str) -> None:
     """It takes channels of a driver that reports errors, so the CPU copies what they have not."""
-    devices = profile.ENGINES[engine](*["error-at=5,error-every=7"] * FUNCTIONS)
+    devices = profile.ENGINES[engine].devices(*["error-at=5,error-every=7"] * FUNCTIONS)
     where = replace(machine.get("smp"), program=tuple(emulator.command()), devices=devices)
     script = (
         f"use_dma {FUNCTIONS} 32; cd $OFFLOAD; echo 60000 >deadline_ms; echo 1 >engine_always\n"

@@ -37,7 +37,7 @@ def _server(*devices: str, iommu: bool = False) -> machine.Machine:
     """Two CPUs, and a device of DSA per text, which has its properties."""
     there = replace(machine.get("smp"), program=tuple(emulator.command()), iommu=iommu)
     each = [text for text in devices for _ in range(profile.DSA_QUEUES)]
-    return replace(there, devices=profile.dsa_functions(*each))
+    return replace(there, devices=profile.ENGINES["dsa"].devices(*each))
 
 
 def _say(flavour: str, where: machine.Machine, script: str) -> str:

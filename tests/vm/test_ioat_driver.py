@@ -114,7 +114,7 @@ def test_dcbm_moves_by_channels_that_fail(iommu: bool) -> None:
 
 
 def test_idle_cpu_resets_a_channel_that_stalls() -> None:
-    """No other CPU counts jiffies then, and nor does the idle one, as the channel's timer runs in a softirq."""
+    """No other CPU counts jiffies then, nor does the idle one: the channel's timer runs in a softirq."""
     script = (
         "modprobe ioatdma || fail 'no ioatdma'\n"
         "modprobe dmatest timeout=20000 iterations=20 test_buf_size=65536 run=1 || fail 'no dmatest'\n"

@@ -43,7 +43,7 @@ def beside(
 
 @pytest.mark.parametrize("percent", [-1, 1])
 def test_another_figure_is_noticed(percent: int) -> None:
-    kept = Kept().load("no-engine")["runs"][0]
+    kept = Kept()["no-engine"]["runs"][0]
     assert not differing([(kept, kept)])
     assert differing([(kept, kept | {"gbps": kept["gbps"] * (1 + percent / 100)})])
 
@@ -53,7 +53,7 @@ def test_moves_without_an_engine_are_as_they_were_kept() -> None:
     plan = migbench.Plan(("4K", "64K"), ("none",), runs=1)
     assert "--machine icount" in NO_ENGINE
     measured = [row.as_json() for row in migbench.measure(plan, machine.get("icount"))[0]]
-    kept = Kept().load("no-engine")["runs"]
+    kept = Kept()["no-engine"]["runs"]
     assert not differing(beside(measured, kept, ("folio_kib", "engine", "bytes")))
 
 
@@ -63,7 +63,7 @@ def test_moves_by_channels_are_as_they_were_kept() -> None:
     measured = [
         measurement.as_json() for measurement in runner.in_vms(cells, profile.load("zen3").as_machine())[0]
     ]
-    kept = Kept().load("table-v5-throughput")["cells"]
+    kept = Kept()["table-v5-throughput"]["cells"]
     assert not differing(beside(measured, kept, ("folio_kib", "engine", "channels")), CHANNELS_PERCENT)
 
 
@@ -77,5 +77,5 @@ def test_a_page_of_1_gib_is_moved_as_it_was_kept() -> None:
     larger: dict[runner.Varied, Machine] = {callers.HUGE_NODE: server.varied(*callers.HUGE_NODE).as_machine()}
     measured = [measurement.as_json() for measurement in runner.in_vms(cells, server.as_machine(), larger)[0]]
     assert len(measured) == 1
-    kept = [cell for cell in Kept().load("table-callers")["cells"] if cell.get("channels") == 16]
+    kept = [cell for cell in Kept()["table-callers"]["cells"] if cell.get("channels") == 16]
     assert not differing(beside(measured, kept, ("folio_kib", "engine", "channels")), CHANNELS_PERCENT)

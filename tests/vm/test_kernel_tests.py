@@ -9,10 +9,11 @@ import pytest
 from ferry.kernel import kbuild
 from ferry.suites import kselftest, ktap
 from ferry.vm import machine
+from tests import suites
 
 pytestmark = pytest.mark.vm
 
-PLAN = [(name, program) for name, programs in kselftest.PROGRAMS.items() for program in programs]
+PLAN = [(name, program) for name, programs in suites.PROGRAMS.items() for program in programs]
 AGAIN = "one-by-one"  # what runs there has run in ranges before
 
 
@@ -21,8 +22,8 @@ def kselftests(name: str) -> dict[str, list[ktap.Case]]:
     """The cases of all programs that are meant for this machine."""
     kernel = kbuild.build("ferry")
     built = {p.name: p for p in kselftest.build(kernel)}
-    programs = [built[program] for program in kselftest.PROGRAMS[name]]
-    return kselftest.run(kernel, machine.get(name), programs, kunit=False)
+    programs = [built[program] for program in suites.PROGRAMS[name]]
+    return suites.run(kernel, machine.get(name), programs, kunit=False)
 
 
 @pytest.mark.parametrize(
@@ -34,7 +35,7 @@ def test_kselftest(name: str, program: str) -> None:
     cases = kselftests(name)[program]
     if skipped := ktap.skipped(cases):
         warnings.warn(f"{program} on {name} skips {'; '.join(skipped)}", stacklevel=1)
-    assert not ktap.failed(cases), kselftest.complaints(machine.get(name), program)
+    assert not ktap.failed(cases), suites.complaints(machine.get(name), program)
     assert any(case.outcome == "ok" for case in cases)
 
 

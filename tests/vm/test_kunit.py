@@ -9,6 +9,7 @@ from ferry import paths
 from ferry.kernel import kbuild
 from ferry.suites import kselftest, ktap
 from ferry.vm import machine
+from tests import suites
 
 pytestmark = pytest.mark.vm
 
@@ -32,7 +33,7 @@ def results() -> dict[str, list[ktap.Case]]:
     where = replace(machine.get("smp", 3), kernel_args=("maxcpus=2", LEFT_OUT))
     kernel = kbuild.build("debug")
     programs = [p for p in kselftest.build(kernel) if p.name == KSELFTEST]
-    return kselftest.run(kernel, where, programs, kunit=True)
+    return suites.run(kernel, where, programs, kunit=True)
 
 
 @pytest.mark.parametrize("suite", SUITES)
@@ -51,8 +52,8 @@ def test_folios_one_by_one() -> None:
     """The same page tables, where folios are not unmapped in ranges."""
     kernel = kbuild.build("debug")
     programs = [p for p in kselftest.build(kernel) if p.name == KSELFTEST]
-    cases = kselftest.run(kernel, machine.get("one-by-one"), programs, kunit=False)[KSELFTEST]
-    assert not ktap.failed(cases), kselftest.complaints(machine.get("one-by-one"), KSELFTEST)
+    cases = suites.run(kernel, machine.get("one-by-one"), programs, kunit=False)[KSELFTEST]
+    assert not ktap.failed(cases), suites.complaints(machine.get("one-by-one"), KSELFTEST)
     assert not ktap.skipped(cases)
 
 

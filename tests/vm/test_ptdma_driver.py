@@ -64,7 +64,7 @@ def _interrupts(name: str) -> str:
 
 def _server(*functions: str, name: str = "smp") -> machine.Machine:
     """A machine with one PTDMA function per text, which has its properties."""
-    where = replace(machine.get(name), devices=profile.functions(*functions))
+    where = replace(machine.get(name), devices=profile.ENGINES["ptdma"].devices(*functions))
     return replace(where, program=tuple(emulator.command())) if where.icount else where
 
 

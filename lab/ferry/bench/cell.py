@@ -166,7 +166,10 @@ class Measured:
             **{"write_rate": cell.write_rate, "writes": row.writes if cell.write_rate else None},
             **{"folios": cell.folios, "bytes": cell.bytes, "runs": row.runs, "gbps": row.gbps},
             "first_folio_us": row.first_folio_us,
-            **{name: _without_none(getattr(row, name)) for name in rows.SPREADS},
+            **{
+                name: {key: value for key, value in getattr(row, name).items() if value is not None} or None
+                for name in rows.SPREADS
+            },
             "cpu_ns_per_page": row.cpu_ns_per_page,
             "access_cycles_per_page": self.access,
             "migrate_cycles_per_page": total and round(total, 1),
@@ -175,10 +178,6 @@ class Measured:
             **{"verified_bytes": row.verified_bytes, "records": [*filter(None, row.records)] or None},
         }
         return {key: value for key, value in (figures | more).items() if value is not None}
-
-
-def _without_none(figures: dict[str, float | None]) -> dict[str, float] | None:
-    return {key: value for key, value in figures.items() if value is not None} or None
 
 
 def script(cells: Sequence[tuple[int, Cell]]) -> str:

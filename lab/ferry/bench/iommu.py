@@ -3,9 +3,10 @@
 
 import shutil
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
+from itertools import chain
 from pathlib import Path
 
 from ferry import packages, paths, proc
@@ -18,7 +19,6 @@ from ferry.vm.records import Record
 from ferry.vm.store import Store
 
 FLAVOURS = ("vanilla", "ferry")
-Key = tuple[str, str, int]  # what is looked at, a kernel, which turn
 MODULE = "bench/iommu_bench.ko"
 STRESS = "bin/iova_stress"
 TABLE_MIB = 2  # addresses under one table of 4 KiB pages
@@ -119,6 +119,9 @@ class Seen:
     record: str = ""
 
 
+Turns = tuple[list[Seen], list[Seen]]  # all of vanilla, and of Ferry
+
+
 def build_module(kernel: Kernel) -> Path:
     """The bench's kernel module for a kernel. Its sources are copied, so that kernels do not mix."""
     folder = kernel.source_dir.parent / f"iommu_bench-{kernel.flavour}"
@@ -216,30 +219,29 @@ def _boot(
     return Boot(title, kernel.flavour, computer, job, turn)
 
 
-def _four_cpus(kernels: dict[str, Kernel], counted: bool) -> dict[Key, Boot]:
+def _four_cpus(kernels: Sequence[Kernel], counted: bool) -> dict[str, list[Boot]]:
     """Threads that map and unmap, in turns, and what the DMA API leaves."""
     computer = machine.get("iommu-smp")
     disk = replace(computer, devices=(*computer.devices, *DISK))
     turns = range(SMP_ROUNDS if counted else 0)
-    smp_boots = {
-        ("smp", name, turn): _boot(kernel, computer, SMP_S, smp_script(), turn)
-        for turn in turns
-        for name, kernel in kernels.items()
-    }
-    return smp_boots | {
-        (mode, name, 0): _boot(kernel, disk, API_S, api_script(), mode=mode)
+    smp = [_boot(kernel, computer, SMP_S, smp_script(), turn) for turn in turns for kernel in kernels]
+    return {"smp": smp} | {
+        mode: [_boot(kernel, disk, API_S, api_script(), mode=mode) for kernel in kernels]
         for mode in API_MODES
-        for name, kernel in kernels.items()
     }
 
 
-def _see(title: str, all_boots: dict[Key, Boot], store: Store | None) -> dict[Key, Seen]:
+def _see(title: str, parts: Mapping[str, Sequence[Boot]], store: Store | None) -> dict[str, Turns]:
+    """What the boots of each part show, which are in turns of vanilla and of Ferry."""
+    all_boots = [*chain(*parts.values())]
     if not all_boots:
         return {}
     seen, _ = boots.run(
-        title, [*all_boots.values()], lambda _, said: replace(parse(said.text), record=said.record), store
+        title, all_boots, lambda _, said: replace(parse(said.text), record=said.record), store
     )
-    return dict(zip(all_boots, seen, strict=True))
+    left = iter(seen)
+    of_parts = {name: [next(left) for _ in some] for name, some in parts.items()}
+    return {name: (shown[::2], shown[1::2]) for name, shown in of_parts.items()}
 
 
 def measure(
@@ -254,56 +256,43 @@ def measure(
 
     Without smp only what is counted, without counted only what the DMA API leaves.
     """
-    kernels = {name: kbuild.build(name) for name in FLAVOURS}
-    once = {
-        ("count", name, 0): _boot(
-            kernel, machine.get("iommu").in_state(state), COUNT_S, count_script(iova_gib)
-        )
-        for name, kernel in kernels.items()
-        if counted
-    }
-    seen = _see("count maps and unmaps", once, store)
+    kernels = [kbuild.build(name) for name in FLAVOURS]
+    where, job = machine.get("iommu").in_state(state), count_script(iova_gib)
+    once = [_boot(kernel, where, COUNT_S, job) for kernel in kernels if counted]
+    seen = _see("count maps and unmaps", {"count": once}, store)
     seen |= _see("map and unmap with four CPUs", _four_cpus(kernels, counted) if smp else {}, store)
+    nothing: Turns = ([], [])
+    count, of_four = seen.get("count", nothing), seen.get("smp", nothing)
     return {
-        **{"costs": _costs(seen), "memory": _memory(seen)},
-        **{"speeds": _speeds(seen), "dma_api": _dma_api(seen)},
+        **{"costs": _costs(*count), "memory": _memory(*count), "speeds": _speeds(*of_four)},
+        "dma_api": [cell for mode in API_MODES for cell in _dma_api(mode, *seen.get(mode, nothing))],
     }
-
-
-def _of(seen: dict[Key, Seen], part: str) -> tuple[list[Seen], list[Seen]]:
-    """All turns of vanilla, and of Ferry."""
-    vanilla, ferry = (
-        [shown for (what, name, _), shown in seen.items() if (what, name) == (part, flavour)]
-        for flavour in FLAVOURS
-    )
-    return vanilla, ferry
 
 
 def _made_of(*sources: Seen) -> Record:
     return {"records": names} if (names := [shown.record for shown in sources if shown.record]) else {}
 
 
-def _costs(seen: dict[Key, Seen]) -> list[Record]:
+def _costs(vanilla: list[Seen], ferry: list[Seen]) -> list[Record]:
     return [
-        cost(loop, vanilla.insn[loop.name], ferry.insn[loop.name]) | _made_of(vanilla, ferry)
-        for vanilla, ferry in zip(*_of(seen, "count"), strict=True)
+        cost(loop, linux.insn[loop.name], own.insn[loop.name]) | _made_of(linux, own)
+        for linux, own in zip(vanilla, ferry, strict=True)
         for loop in LOOPS
     ]
 
 
-def _memory(seen: dict[Key, Seen]) -> list[Record]:
+def _memory(vanilla: list[Seen], ferry: list[Seen]) -> list[Record]:
     """KiB in page tables when all is unmapped, and at the most on the way."""
     return [
-        {"case": case.replace("_", ", "), "engine": "none", "vanilla_kib": vanilla.memory[case], "kib": kib}
-        | _made_of(vanilla, ferry)
-        for vanilla, ferry in zip(*_of(seen, "count"), strict=True)
-        for case, kib in ferry.memory.items()
+        {"case": case.replace("_", ", "), "engine": "none", "vanilla_kib": linux.memory[case], "kib": kib}
+        | _made_of(linux, own)
+        for linux, own in zip(vanilla, ferry, strict=True)
+        for case, kib in own.memory.items()
     ]
 
 
-def _speeds(seen: dict[Key, Seen]) -> list[Record]:
+def _speeds(vanilla: list[Seen], ferry: list[Seen]) -> list[Record]:
     """Maps and unmaps per ms of all CPUs, a figure for each turn."""
-    vanilla, ferry = _of(seen, "smp")
 
     def each(turns: list[Seen], workload: str) -> list[float]:
         return [round(speed, 1) for turn in turns for speed in turn.speed[workload]]
@@ -316,16 +305,15 @@ def _speeds(seen: dict[Key, Seen]) -> list[Record]:
     ]
 
 
-def _dma_api(seen: dict[Key, Seen]) -> list[Record]:
+def _dma_api(mode: str, vanilla: list[Seen], ferry: list[Seen]) -> list[Record]:
     """KiB that are left after a tenth of a load, and after all of it, by how addresses are flushed."""
 
-    def case(mode: str, load: str, threads: str) -> str:
+    def case(load: str, threads: str) -> str:
         return f"{mode}: {API_LOADS.get(load, API_DISK)}, {threads} thread{'s' * (threads != '1')}"
 
     return [
-        {"case": case(mode, *load.split()), "engine": "none", "vanilla_kib": vanilla.left[load], "kib": left}
-        | _made_of(vanilla, ferry)
-        for mode in API_MODES
-        for vanilla, ferry in zip(*_of(seen, mode), strict=True)
-        for load, left in ferry.left.items()
+        {"case": case(*load.split()), "engine": "none", "vanilla_kib": linux.left[load], "kib": left}
+        | _made_of(linux, own)
+        for linux, own in zip(vanilla, ferry, strict=True)
+        for load, left in own.left.items()
     ]

@@ -161,17 +161,12 @@ def script(cell: Cell) -> str:
     return "\n".join(lines)
 
 
-def build_tierbench() -> Path:
-    """bench/tierbench, made if it is out of date."""
+def programs(application: str) -> dict[str, Path]:
+    """What a guest has: nothing that another cell needs, so that no cell depends on what else is measured."""
     packages.ensure(PACKAGES)
     folder = paths.ROOT / "bench/tierbench"
     proc.run(["make", "-C", folder], title="build tierbench")
-    return folder / "tierbench"
-
-
-def programs(application: str) -> dict[str, Path]:
-    """What a guest has: nothing that another cell needs, so that no cell depends on what else is measured."""
-    paths_in_guest = {"bin/tierbench": build_tierbench()}
+    paths_in_guest = {"bin/tierbench": folder / "tierbench"}
     if application == "redis":
         packages.ensure(clients.PACKAGES)
         paths_in_guest |= clients.with_libraries(clients.PROGRAMS)

@@ -32,10 +32,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_bytes(parser, plan.size, "moved per run")
     options.add_number(parser, "runs", plan.runs, "figures are medians over runs")
     options.add_number(parser, "rounds", plan.rounds, "boots of each kernel in turns, each with so many runs")
-    options.add_states(parser)
     _add_how(parser, plan)
-    options.add_json(parser)
-    options.add_store(parser)
+    options.add_measured(parser)
     options.examples(
         parser,
         "bench --folio 2M --engine vanilla,mtcopy --runs 5 --json -",
@@ -113,7 +111,6 @@ def run(args: argparse.Namespace) -> int:
     measured, kernels = options.measured(
         args,
         lambda store, state: _cells(plan, computer.in_state(state), kvm=args.kvm, store=store),
-        lambda result: result[0],
     )
     name = f"{computer.name}, folios one by one" if args.one_by_one else computer.name
     order = f", {args.order} order" if args.order != "up" else ""

@@ -37,7 +37,9 @@ def run(args: argparse.Namespace) -> int:
     if not both:
         raise UsageError(f"{args.first} and {args.second} have no cell in common: are they of one command?")
     differences = [
-        difference for difference in compare.differences(*cells) if difference.exceeds(args.within)
+        difference
+        for difference in compare.differences(*cells)
+        if difference.percent is None or abs(difference.percent) > args.within
     ]
     alone = {"A": compare.only(*cells), "B": compare.only(*reversed(cells))}
     origins = compare.origins(first, second)

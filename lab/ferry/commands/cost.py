@@ -13,9 +13,7 @@ from ferry.vm import machine
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_flag(parser, "unbatched", "of Ferry's kernel with its batching compiled out")
-    options.add_states(parser)
-    options.add_json(parser)
-    options.add_store(parser)
+    options.add_measured(parser)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -27,9 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     only = parser.add_mutually_exclusive_group()
     options.add_flag(only, "no-smp", "leave out the runs with four CPUs")
     options.add_flag(only, "dma-api", "only what the DMA API leaves behind")
-    options.add_states(parser)
-    options.add_json(parser, "out/iommu.json")
-    options.add_store(parser)
+    options.add_measured(parser, "out/iommu.json")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -4,6 +4,7 @@
 import argparse
 from collections.abc import Callable, Sequence
 from dataclasses import fields
+from operator import itemgetter
 from typing import Any, TypeVar
 
 from ferry.bench import rows
@@ -116,18 +117,15 @@ def add_json(parser: argparse.ArgumentParser, default: str = "") -> None:
     )
 
 
-def add_store(parser: argparse.ArgumentParser) -> None:
-    """--anew and --twice of every command that keeps records."""
-    add_flag(parser, "anew", "measure again what was measured before and has not changed")
-    add_flag(parser, "twice", "measure twice what has virtual time; fail unless it is the same")
-
-
-def add_states(parser: argparse.ArgumentParser) -> None:
-    """--states of every command whose time is virtual."""
+def add_measured(parser: argparse.ArgumentParser, default: str = "") -> None:
+    """--states, --json, --anew and --twice of every command that keeps records."""
     parser.add_argument(
         "--states", type=int, default=1, metavar="N",
         help="measure each cell N times, on machines that begin otherwise, and show the range",
     )  # fmt: skip
+    add_json(parser, default)
+    add_flag(parser, "anew", "measure again what was measured before and has not changed")
+    add_flag(parser, "twice", "measure twice what has virtual time; fail unless it is the same")
 
 
 def check_states(args: argparse.Namespace, wall: str = "") -> None:
@@ -141,21 +139,21 @@ def check_states(args: argparse.Namespace, wall: str = "") -> None:
 def measured(
     args: argparse.Namespace,
     measure: Callable[[Store | None, int], Result],
-    cells: Callable[[Result], list[Json]],
+    cells: Callable[[Any], list[Json]] = itemgetter(0),
 ) -> Result:
     """What is measured, of which the store may have a part, in each of --states; the cells of the first have
-    the range of all. With --twice all of it once more, and the cells of both have to be the same."""
+    the range of all. With --twice all of it once more, and the cells of both have to be the same. Cells are
+    the first of two things that are measured, where cells() does not say otherwise."""
     check_states(args)
-    result = _in_states(args.states, lambda state: measure(provenance.store(args.anew), state), cells)
+
+    def in_states(store: Store | None) -> Result:
+        results = [measure(store, state) for state in range(args.states)]
+        for same in zip(*map(cells, results), strict=True):
+            same[0].update(rows.with_range(same))
+        return results[0]
+
+    result = in_states(provenance.store(args.anew))
     if args.twice:
-        again = _in_states(args.states, lambda state: measure(None, state), cells)
-        compare.must_be_same(cells(result), cells(again))
+        compare.must_be_same(cells(result), cells(in_states(None)))
         note("two runs the same")
     return result
-
-
-def _in_states(count: int, measure: Callable[[int], Result], cells: Callable[[Result], list[Json]]) -> Result:
-    results = [measure(state) for state in range(count)]
-    for same in zip(*map(cells, results), strict=True):
-        same[0].update(rows.with_range(same))
-    return results[0]

@@ -27,10 +27,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--order", default=plan.order, choices=migbench.ORDERS, help="of addresses")
     options.add_profile(parser)
     options.add_one_by_one(parser)
-    options.add_states(parser)
     parser.add_argument("--plot", metavar="FILE", help="draw the steps to FILE, a PNG")
-    options.add_json(parser)
-    options.add_store(parser)
+    options.add_measured(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -42,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
     if place:
         report.check_writable(place)
     profiles, kernels = options.measured(
-        args, lambda store, state: steps.measure(replace(plan, state=state), store), lambda result: result[0]
+        args, lambda store, state: steps.measure(replace(plan, state=state), store)
     )
     result = {"provenance": provenance.of_vms(plan.machine, kernels), **as_json(plan, profiles)}
     if place:

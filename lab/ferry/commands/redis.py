@@ -15,9 +15,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_profile(parser)
     options.add_list(parser, "folio", clients.FOLIOS, clients.FOLIOS)
     options.add_list(parser, "engine", clients.ENGINES, clients.ENGINES)
-    options.add_states(parser)
-    options.add_json(parser, "out/redis.json, or redis-NAME for another profile, -part for fewer")
-    options.add_store(parser)
+    options.add_measured(parser, "out/redis.json, or redis-NAME for another profile, -part for fewer")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -31,9 +29,7 @@ def run(args: argparse.Namespace) -> int:
     plan = clients.Plan()
     computer = server.as_machine()
     measured, kernels = options.measured(
-        args,
-        lambda store, state: clients.measure(plan, computer.in_state(state), cells, store),
-        lambda result: result[0],
+        args, lambda store, state: clients.measure(plan, computer.in_state(state), cells, store)
     )
     what = f"moved {2 * plan.trips} times: {plan.requests:,} requests, virtual time"
     output.tell(

@@ -59,7 +59,7 @@ def _trace(line: str, kept: figures.Kept) -> int:
 
 def _records(source: trace.Source, kept: figures.Kept) -> str:
     """Where a figure comes from: its records, if there are any, when, and how it is measured again."""
-    origin = kept.load(source.result)["provenance"]
+    origin = kept[source.result]["provenance"]
     names = [f"{name}{'' if store.load(name) else ' (not here)'}" for name in source.records]
     records = f"record {', '.join(names)}" if names else "before there were records"
     return f"{records}; {origin['date']}, {origin['commit']}; {figures.COMMANDS[source.result]}"
@@ -67,7 +67,7 @@ def _records(source: trace.Source, kept: figures.Kept) -> str:
 
 def _headline(kept: figures.Kept) -> bytes:
     """What README begins with: what channels give, and what it costs."""
-    result = kept.load(figures.LIKELY)
+    result = kept[figures.LIKELY]
     cells = [
         cell
         for cell in present.on_usual_kernels(result["cells"])

@@ -28,11 +28,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     others = [f"{profile} for {name}" for name, profile in usual.items() if profile != options.PROFILE]
     options.add_profile(parser, None, f"default: {', '.join([*others, options.PROFILE])}; ")
     options.add_flag(parser, "quick", "fewer cells: minutes instead of half an hour")
-    options.add_states(parser)
     options.add_flag(parser, "here", "measure this machine itself, which runs a Ferry kernel; no VM")
     options.add_one_by_one(parser)
-    options.add_json(parser)
-    options.add_store(parser)
+    options.add_measured(parser)
     options.examples(
         parser,
         "table v5-throughput --quick --twice   # a part of it; not one digit may differ",

@@ -17,9 +17,7 @@ SERVER = "cxl"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_list(parser, "application", tier.APPLICATIONS, tier.APPLICATIONS)
     options.add_list(parser, "engine", tier.ENGINES, tier.ENGINES)
-    options.add_states(parser)
-    options.add_json(parser, "out/tier.json, or tier-part for fewer")
-    options.add_store(parser)
+    options.add_measured(parser, "out/tier.json, or tier-part for fewer")
     parser.description = f"{__doc__}. {tier.DISTANCE}"
     options.examples(
         parser,
@@ -38,9 +36,7 @@ def run(args: argparse.Namespace) -> int:
     computer = server.as_machine()
     cells = tier.cells(tier.Plan(), args.applications, args.engines)
     measured, kernels = options.measured(
-        args,
-        lambda store, state: tier.measure(computer.in_state(state), cells, store),
-        lambda result: result[0],
+        args, lambda store, state: tier.measure(computer.in_state(state), cells, store)
     )
     output.tell(
         {

@@ -36,10 +36,6 @@ class Difference:
         """How much more B has; None if one of them has no such figure, or nothing."""
         return (self.b / self.a - 1) * 100 if self.a and self.b is not None else None
 
-    def exceeds(self, percent: float) -> bool:
-        """Whether they differ by more."""
-        return self.percent is None or abs(self.percent) > percent
-
 
 def parts(result: Json) -> list[Json]:
     """A result, and those that are within it."""

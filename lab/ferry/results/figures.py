@@ -8,13 +8,13 @@ within sentences are inline's.
 import functools
 import json
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 
 from ferry import paths
 from ferry.errors import FerryError
-from ferry.results import inline, others, present, written
+from ferry.results import blocks, inline, present
+from ferry.results.blocks import Block, Results
 from ferry.results.compare import Json
 from ferry.results.present import Show, number
 from ferry.tables import experiments
@@ -32,11 +32,7 @@ COMMANDS = {
     "profile": f"./ferry {PROFILE} --json out/profile.json",
     "redis": "./ferry redis",
     "tier": "./ferry tier",
-    # Not out/iommu.json, which is of one base: a page shows them beside each other.
-    **{
-        f"iommu-{base}": f"./ferry --base {base} iommu --no-smp --json out/iommu-{base}.json"
-        for base in others.BASES
-    },
+    blocks.IOMMU: f"./ferry --base 7.3 iommu --no-smp --json out/{blocks.IOMMU}.json",
     "torture": "./ferry torture --kernel ferry --one-boot --minutes 0.2 --json out/torture.json",
     **{f"table-{name}": f"./ferry table {name}" for name in experiments.TABLES},
     **{f"table-v5-throughput-{name}": f"./ferry table v5-throughput --profile {name}" for name in SERVERS},
@@ -45,22 +41,24 @@ COMMANDS = {
     **{f"table-sensitivity-{name}": f"./ferry table sensitivity --profile {name}" for name in SERVERS[1:]},
 }
 _BLOCK = re.compile(r"(<!-- figures: ([a-z0-9-]+) -->\n).*?(\n?<!-- end of figures -->)", re.S)
-MOST_CHANNELS = others.MOST_CHANNELS
+MOST_CHANNELS = blocks.MOST_CHANNELS
 MOST_IOAT = 8  # of a socket's I/OAT
 LARGEST_KIB = 2048  # KiB, its largest folios
 
 
-@dataclass(frozen=True)
-class Kept:
-    folder: Path = FOLDER
+class Kept(dict[str, Json]):
+    """Results by their names, each read from its file when it is first asked for."""
 
-    def load(self, name: str) -> Json:
-        """A result by its name; raises FerryError that says how to measure it."""
+    def __init__(self, folder: Path = FOLDER) -> None:
+        self.folder = folder
+
+    def __missing__(self, name: str) -> Json:
+        """Raises FerryError that says how to measure it."""
         path = self.folder / f"{name}.json"
         if not path.is_file():
             raise FerryError(f"{path} is not there: run '{COMMANDS[name]}', then './ferry report --keep'")
-        result: Json = json.loads(path.read_text())
-        return result
+        self[name] = json.loads(path.read_text())
+        return self[name]
 
 
 def results(folder: Path) -> list[Path]:
@@ -69,7 +67,7 @@ def results(folder: Path) -> list[Path]:
     return [*dict.fromkeys(path for name in names for path in sorted(folder.glob(f"{name}.json")))]
 
 
-def fill(text: str, kept: Kept) -> str:
+def fill(text: str, kept: Results) -> str:
     """A page with all its blocks and figures written anew. Raises FerryError for one that nobody knows."""
 
     def block(match: re.Match[str]) -> str:
@@ -77,7 +75,7 @@ def fill(text: str, kept: Kept) -> str:
             raise FerryError(f"no figures '{match[2]}': there are {', '.join(BLOCKS)}")
         return match[1] + BLOCKS[match[2]](kept) + "\n" + match[3].lstrip("\n")
 
-    return inline.fill(_BLOCK.sub(block, text), kept.load)
+    return inline.fill(_BLOCK.sub(block, text), kept)
 
 
 # --- v5-throughput ---
@@ -87,105 +85,105 @@ def fill(text: str, kept: Kept) -> str:
 FREE, LIKELY, IOAT, DSA = (f"table-v5-throughput{server}" for server in ("", *(f"-{s}" for s in SERVERS)))
 
 
-def _throughput(kept: Kept, name: str = FREE) -> dict[tuple[str, int], dict[int, Json]]:
+def _throughput(kept: Results, name: str = FREE) -> dict[tuple[str, int], dict[int, Json]]:
     """Cells by engine and number of channels, which is 0 where there are none, and then by folio size."""
     cells: dict[tuple[str, int], dict[int, Json]] = {}
-    for cell in present.on_usual_kernels(kept.load(name)["cells"]):
+    for cell in present.on_usual_kernels(kept[name]["cells"]):
         cells.setdefault((cell["engine"], cell.get("channels", 0)), {})[cell["folio_kib"]] = cell
     return cells
 
 
-def _defaults(kept: Kept) -> str:
+def _defaults(kept: Results) -> str:
     cells = _throughput(kept)
     shown = [cells[key] for key in (("vanilla", 0), ("ferry", 1), ("ferry", MOST_CHANNELS))]
     columns = {
         "folios": present.folio,
         "engine": lambda cell: _channel_count(cell["channels"]) if "channels" in cell else "vanilla",
         **{
-            "ratio": written.ratio,
-            "first folio, us": written.first,
-            "inaccessible, median / 99th, us": written.away,
+            "ratio": blocks.ratio,
+            "first folio, us": blocks.first,
+            "inaccessible, median / 99th, us": blocks.away,
         },
     }
-    lines = written.lines([by_folio[kib] for kib in shown[0] for by_folio in shown], columns)
-    return f"{written.origin(kept.load('table-v5-throughput'))}:\n\n{lines}"
+    lines = blocks.lines([by_folio[kib] for kib in shown[0] for by_folio in shown], columns)
+    return f"{blocks.origin(kept['table-v5-throughput'])}:\n\n{lines}"
 
 
-def _likely(kept: Kept, name: str, count: int) -> str:
+def _likely(kept: Results, name: str, count: int) -> str:
     cells = _throughput(kept, name)
     ways = {"vanilla": ("vanilla", 0), "earlier design": ("dma", count), "Ferry": ("ferry", count)}
     head = ["folios", "Ferry, 1 channel", f"Ferry, {count}", f"earlier design, {count}"]
     head += [f"{way}, inaccessible, median / 99th, us" for way in ways]
     shown = ("ferry", 1), ways["Ferry"], ways["earlier design"]
     rows = [
-        [present.size(kib), *(written.ratio(cells[key][kib]) for key in shown)]
-        + [written.away(cells[key][kib]) for key in ways.values()]
+        [present.size(kib), *(blocks.ratio(cells[key][kib]) for key in shown)]
+        + [blocks.away(cells[key][kib]) for key in ways.values()]
         for kib in cells["vanilla", 0]
     ]
-    return f"{written.origin(kept.load(name))}, ratio to vanilla:\n\n{written.table(head, rows)}"
+    return f"{blocks.origin(kept[name])}, ratio to vanilla:\n\n{blocks.table(head, rows)}"
 
 
 def _channel_count(count: int) -> str:
     return f"{count} channel{'s' * (count != 1)}"
 
 
-def _fit(kept: Kept) -> str:
+def _fit(kept: Results) -> str:
     """How well the model says what was posted: all that was, with what took part in the fit marked."""
-    result = kept.load(LIKELY)
+    result = kept[LIKELY]
     cells = {(cell["folio_kib"], cell["channels"]): cell for cell in result["cells"] if "kernel" in cell}
     sizes, channels = (sorted({key[i] for key in cells}) for i in (0, 1))
 
     def shown(cell: Json) -> str:
         star = "*" * cell.get("fitted", False)
         off = present.residual(cell).removesuffix(" fitted")
-        return f"{written.ratio(cell)}{star} ({number('published_ratio', '.2f')(cell)}), {off}"
+        return f"{blocks.ratio(cell)}{star} ({number('published_ratio', '.2f')(cell)}), {off}"
 
     rows = [[present.size(kib), *(shown(cells[kib, count]) for count in channels)] for kib in sizes]
     misfits = present.residuals(result["cells"])
     told = " ".join(f"{kind.capitalize()}: {words}." for kind, words in misfits.items())
     head = _by_channels("ratio to vanilla, emulated (posted), residual", channels)
-    return f"{written.origin(result)}; * fitted. {told}\n\n{written.table(head, rows)}"
+    return f"{blocks.origin(result)}; * fitted. {told}\n\n{blocks.table(head, rows)}"
 
 
 def _by_channels(first: str, channels: Sequence[int]) -> list[str]:
     return [first, _channel_count(channels[0]), *map(str, channels[1:])]
 
 
-def _ferry(kept: Kept) -> str:
+def _ferry(kept: Results) -> str:
     cells = _throughput(kept)
     channels = sorted({count for _, count in cells if count})
     columns = [*(cells["ferry", count] for count in channels), cells["cpu", 0]]
-    rows = [[present.size(kib), *(written.ratio(column[kib]) for column in columns)] for kib in columns[-1]]
+    rows = [[present.size(kib), *(blocks.ratio(column[kib]) for column in columns)] for kib in columns[-1]]
     head = [*_by_channels("Ferry, emulated, ratio to vanilla", channels), "the CPU copies"]
-    return written.table(head, rows)
+    return blocks.table(head, rows)
 
 
 # --- v5-batch and userspace ---
 
 
-def _batches(kept: Kept) -> str:
+def _batches(kept: Results) -> str:
     cells = [
         cell
-        for cell in kept.load("table-v5-batch")["cells"]
+        for cell in kept["table-v5-batch"]["cells"]
         if cell["folio_kib"] == LARGEST_KIB and cell.get("channels") == MOST_CHANNELS
     ]
     batch = number("batch_pages", ",", " pages")
     columns: dict[str, Show] = {
         "2M folios, 16 channels": lambda cell: f"batches of {batch(cell)}" if batch(cell) else "Ferry",
-        **{"ratio": written.ratio, "posted": number("published_ratio", ".2f")},
-        **{"first folio usable, us": written.first, "inaccessible, median / 99th, us": written.away},
+        **{"ratio": blocks.ratio, "posted": number("published_ratio", ".2f")},
+        **{"first folio usable, us": blocks.first, "inaccessible, median / 99th, us": blocks.away},
     }
-    return written.lines(cells, columns)
+    return blocks.lines(cells, columns)
 
 
-def _userspace(kept: Kept) -> str:
-    result = kept.load("table-userspace")
+def _userspace(kept: Results) -> str:
+    result = kept["table-userspace"]
     rows = [
-        [f"{count:,}", *(written.ratio(engines[engine]) for engine in ("dma", "cpu", "ferry"))]
-        for count, engines in written.by_engine(result["cells"], "folios").items()
+        [f"{count:,}", *(blocks.ratio(engines[engine]) for engine in ("dma", "cpu", "ferry"))]
+        for count, engines in blocks.by_engine(result["cells"], "folios").items()
     ]
     head = ("pages in one call", "earlier design, 1 channel", "cpu", "Ferry, 1 channel")
-    return f"{written.origin(result)}:\n\n{written.table(head, rows)}"
+    return f"{blocks.origin(result)}:\n\n{blocks.table(head, rows)}"
 
 
 # --- sensitivity ---
@@ -204,11 +202,11 @@ Value = tuple[str, int | str]
 PLAIN: Value = ("", "")
 
 
-def _sensitive(kept: Kept) -> dict[Value, dict[int, dict[str, Json]]]:
+def _sensitive(kept: Results) -> dict[Value, dict[int, dict[str, Json]]]:
     """Cells by what is varied, folio and engine; the profile's come first. Of the earlier design's batches
     the best."""
     groups: dict[Value, dict[int, dict[str, Json]]] = {PLAIN: {}}
-    for cell in kept.load("table-sensitivity")["cells"]:
+    for cell in kept["table-sensitivity"]["cells"]:
         if cell["engine"] in ("dma", "ferry"):
             varied = (cell["parameter"], cell["value"]) if "parameter" in cell else PLAIN
             of_folio = groups.setdefault(varied, {}).setdefault(cell["folio_kib"], {})
@@ -218,8 +216,8 @@ def _sensitive(kept: Kept) -> dict[Value, dict[int, dict[str, Json]]]:
     return groups
 
 
-def _sensitivity(kept: Kept) -> str:
-    result, groups = kept.load("table-sensitivity"), _sensitive(kept)
+def _sensitivity(kept: Results) -> str:
+    result, groups = kept["table-sensitivity"], _sensitive(kept)
     rows, before = [], ""
     for (name, value), by_folio in groups.items():
         title = "the profile" if not name else VARIED[name] if name != before else ""
@@ -229,10 +227,10 @@ def _sensitivity(kept: Kept) -> str:
         before = name
         pairs = [(cells["dma"]["ratio"], cells["ferry"]["ratio"]) for cells in by_folio.values()]
         ratios = (f"{dma:.2f} / {ferry:.2f}" for dma, ferry in pairs)
-        rows.append([title, shown, *ratios, written.away(by_folio[LARGEST_KIB]["ferry"])])
+        rows.append([title, shown, *ratios, blocks.away(by_folio[LARGEST_KIB]["ferry"])])
     last = f"{present.size(LARGEST_KIB)} inaccessible, median / 99th, us: Ferry"
     head = ["what", "value", *map(present.size, groups[PLAIN]), last]
-    return f"{written.origin(result)}, earlier design / Ferry:\n\n{written.table(head, rows)}"
+    return f"{blocks.origin(result)}, earlier design / Ferry:\n\n{blocks.table(head, rows)}"
 
 
 # What the evidence says of it: the dearest of each parameter, and of all.
@@ -246,18 +244,18 @@ SHOWN: tuple[tuple[str, Value], ...] = (
 )
 
 
-def _range(kept: Kept) -> str:
+def _range(kept: Results) -> str:
     groups = _sensitive(kept)
-    head = ["times as fast as an unchanged kernel", *map(written.folio, groups[PLAIN])]
+    head = ["times as fast as an unchanged kernel", *map(blocks.folio, groups[PLAIN])]
     rows = []
     all_of_them = [varied for varied in groups if varied[0] == AT_ONCE][-1]
     for title, varied in (*SHOWN, ("all of these, and an invalidation costs 2,200 ns", all_of_them)):
         pairs = [(cells["ferry"]["ratio"], cells["dma"]["ratio"]) for cells in groups[varied].values()]
         rows.append([title, *(f"{ferry:.1f} ({dma:.1f})" for ferry, dma in pairs)])
-    return written.table(head, rows)
+    return blocks.table(head, rows)
 
 
-def _lowest_ratios(kept: Kept) -> dict[int, float]:
+def _lowest_ratios(kept: Results) -> dict[int, float]:
     """The lowest ratio of all where one thing was varied, by folio size."""
     cells = [by_folio for (name, _), by_folio in _sensitive(kept).items() if name != AT_ONCE]
     return {kib: min(by_folio[kib]["ferry"]["ratio"] for by_folio in cells) for kib in cells[0]}
@@ -290,10 +288,10 @@ _CHANNELS = (
 )
 
 
-def _headline(kept: Kept) -> str:
+def _headline(kept: Results) -> str:
     """What one has, and what one gets; and whether folios are inaccessible for a shorter time."""
     runs: dict[str, dict[int, float]] = {
-        engine: {row["folio_kib"]: row["ratio"] for row in kept.load(name)["runs"] if row["engine"] == engine}
+        engine: {row["folio_kib"]: row["ratio"] for row in kept[name]["runs"] if row["engine"] == engine}
         for name, engine in (("no-engine", "none"), ("demo", "mtcopy"))
     }
     channels = {
@@ -308,25 +306,21 @@ def _headline(kept: Kept) -> str:
     ]
     ways.insert(-2, (dearest, _lowest_ratios(kept), "engine modelled"))
     rows = [[name, *(f"{ratios[kib]:.1f}" for kib in HEADLINE), origin] for name, ratios, origin in ways]
-    head = ("what you have", *map(written.folio, HEADLINE), "evidence")
+    head = ("what you have", *map(blocks.folio, HEADLINE), "evidence")
     return (
-        f"Times as fast as on unchanged Linux, by size of folio:\n\n{written.table(head, rows)}\n\n"
+        f"Times as fast as on unchanged Linux, by size of folio:\n\n{blocks.table(head, rows)}\n\n"
         f"In {_in_how_many(_throughput(kept, LIKELY))} with PTDMA on the likely server, folios are "
         "inaccessible for a shorter time than on unchanged Linux, at the median and at the 99th percentile. "
         "[Which hardware works](docs/hardware.md)."
     )
 
 
-def _other(kept: Kept, block: others.Block) -> str:
-    return block(kept.load)
-
-
-BLOCKS: dict[str, Callable[[Kept], str]] = {
+BLOCKS: dict[str, Block] = {
     "headline": _headline,
     "likely": functools.partial(_likely, name=LIKELY, count=MOST_CHANNELS),
     "ioat": functools.partial(_likely, name=IOAT, count=MOST_IOAT),
     "dsa": functools.partial(_likely, name=DSA, count=MOST_CHANNELS),
-    **{name: functools.partial(_other, block=block) for name, block in others.BLOCKS.items()},
+    **blocks.BLOCKS,
     "throughput-defaults": _defaults,
     "throughput-fit": _fit,
     "throughput-ferry": _ferry,

@@ -7,25 +7,23 @@ with "over" how many times as much.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Mapping
 from typing import Any
 
 from ferry.errors import FerryError
 from ferry.results import compare, present
 from ferry.results.compare import Json
 
-Load = Callable[[str], Json]
-
 MARK = "<!-- = "
 _FIGURE = re.compile(r"(?<![\d.,])(\d[\d,]*(?:\.\d+)?)((?: %)?<!-- = ([a-z0-9-]+): ([^>]+) -->)")
 
 
-def fill(text: str, load: Load) -> str:
+def fill(text: str, kept: Mapping[str, Json]) -> str:
     """A text with all such figures written anew. Raises FerryError for one that is in no result."""
 
     def figure(match: re.Match[str]) -> str:
         decimals = len(match[1].partition(".")[2])
-        return f"{_value(load(match[3]), match[4]):,.{decimals}f}{match[2]}"
+        return f"{_value(kept[match[3]], match[4]):,.{decimals}f}{match[2]}"
 
     filled, count = _FIGURE.subn(figure, text)
     if count != text.count(MARK):

@@ -8,7 +8,7 @@ So nobody has to say for each block where its figures come from, and nobody can 
 import copy
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from ferry.errors import FerryError, UsageError
@@ -33,30 +33,17 @@ class Source:
     records: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class Changed(Kept):
-    """Kept results, some of them not as they are in their files."""
-
-    results: dict[str, Json] = field(default_factory=dict)
-
-    def load(self, name: str) -> Json:
-        """A result by its name."""
-        if name not in self.results:
-            self.results[name] = super().load(name)
-        return self.results[name]
-
-
 class _Page:
     """A page, one of its lines, and how that would be if a kept figure were another."""
 
     def __init__(self, text: str, number: int, kept: Kept) -> None:
         names = [name for name in figures.COMMANDS if (kept.folder / f"{name}.json").is_file()]
-        self.text, self.number, self.folder = text, number, kept.folder
-        self.results = {name: kept.load(name) for name in names}
+        self.text, self.number = text, number
+        self.results = {name: kept[name] for name in names}
         self.line = self._line(self.results)
 
     def _line(self, results: dict[str, Json]) -> str:
-        filled = figures.fill(self.text, Changed(self.folder, dict(results))).splitlines()
+        filled = figures.fill(self.text, results).splitlines()
         if not 0 < self.number <= len(filled):
             raise UsageError(f"line {self.number}: the page has {len(filled)}")
         return filled[self.number - 1]
@@ -106,15 +93,9 @@ def _times(result: Json, index: int, times: float, path: str) -> Json:
     changed: Json = copy.deepcopy(result)
     cell = compare.cells(changed)[index]
     for name in [path] if path else compare.figures(cell):
-        place, key = _place(cell, name)
-        place[key] *= times
+        place: Any = cell
+        *parents, last = name.split(".")
+        for key in parents:
+            place = place[int(key) if isinstance(place, list) else key]
+        place[int(last) if isinstance(place, list) else last] *= times
     return changed
-
-
-def _place(cell: Json, path: str) -> tuple[Any, Any]:
-    """The object or list that has the figure of a path, and its key there."""
-    place: Any = cell
-    *parents, last = path.split(".")
-    for key in parents:
-        place = place[int(key) if isinstance(place, list) else key]
-    return place, int(last) if isinstance(place, list) else last

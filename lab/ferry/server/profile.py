@@ -2,14 +2,12 @@
 """Emulated servers: server/NAME.toml, checked, and how each looks on QEMU's command line."""
 
 import dataclasses
-import itertools
 import os
 import re
 import tomllib
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Annotated, Any, Self, get_type_hints
 
 from ferry import paths
 from ferry.errors import FerryError, UsageError, choose
@@ -21,29 +19,18 @@ FOLDER = paths.ROOT / "server"
 FIRST_SLOT = 8
 DSA_QUEUES = 4  # of a device, each with an engine of its own
 SLOT_BESIDE_VIRTME = 15
-# Key, least and greatest value.
 _MACHINE = {
-    "cpus": (1, 64),
-    "nodes": (2, 8),
-    "cpu_nodes": (1, 8),
-    "node_mib": (512, 1 << 20),
-    "invalidation_ns": (0, 1_000_000),
+    "cpus": range(1, 65),
+    "nodes": range(2, 9),
+    "cpu_nodes": range(1, 9),
+    "node_mib": range(512, (1 << 20) + 1),
+    "invalidation_ns": range(1_000_001),
 }
 _OF_COMPUTER = ("node_mib", "invalidation_ns")  # what else of a computer can be varied
-_DMA = {
-    "channels": (1, 16),
-    "channels_per_path": (1, 16),
-    "channel_mb_s": (1, 1_000_000),
-    "path_mb_s": (1, 1_000_000),
-    "total_mb_s": (1, 1_000_000),
-    "descriptor_ns": (0, 1_000_000),
-    "register_ns": (0, 1_000_000),
-    "write_percent": (0, 100),
-    "interrupt_ns": (0, 1_000_000),
-    "latency_ns": (0, 1_000_000),
-    "small_bytes": (0, 1 << 30),
-    "small_percent": (1, 100),
-}
+# What a profile may say of its engine.
+Count = Annotated[int, range(1, 17)]
+Rate = Annotated[int, range(1, 1_000_001)]
+Nanoseconds = Annotated[int, range(1_000_001)]
 # What an IOMMU does with what the engine's driver has mapped, by the kernel's arguments.
 IOMMU = {
     "off": (),
@@ -52,52 +39,49 @@ IOMMU = {
 }
 
 
-def functions(*properties: str, slot: int = FIRST_SLOT) -> tuple[str, ...]:
-    """QEMU's words for a function of PTDMA per text, which has its properties, each in a slot of its own."""
-    return _devices(
-        [f"{emulator.DEVICE},id=dma{i},addr={slot + i:#x}" for i in range(len(properties))], properties
-    )
+@dataclass(frozen=True)
+class Engine:
+    """How an engine looks to QEMU."""
+
+    device: str
+    place: str  # of one, by its number and its slot
+    of_machine: tuple[str, ...] = ()
+    queues: int = 1  # channels of a device; they have the properties of the first of them
+
+    def devices(self, *properties: str, slot: int = FIRST_SLOT) -> tuple[str, ...]:
+        """QEMU's words for channels, each with its properties."""
+        words = self.of_machine
+        for i, text in enumerate(properties[:: self.queues]):
+            device = f"{self.device},id=dma{i},{self.place.format(i=i, first=slot, slot=slot + i)}"
+            words += ("-device", ",".join(filter(None, (device, text))))
+        return words
 
 
-def ioat_functions(*properties: str, slot: int = FIRST_SLOT) -> tuple[str, ...]:
-    """The same for I/OAT: those of one device, on a machine with PCI Express."""
-    place = f"addr={slot:#x}.{{0}},multifunction=on"
-    devices = [f"{emulator.IOAT},id=dma{i},{place.format(i)}" for i in range(len(properties))]
-    return ("-machine", "q35", *_devices(devices, properties))
-
-
-def dsa_functions(*properties: str, slot: int = FIRST_SLOT) -> tuple[str, ...]:
-    """The same for DSA: each function has four channels, which have the properties of the first of them."""
-    of_devices = properties[::DSA_QUEUES]
-    devices = [f"{emulator.DSA},id=dma{i},addr={slot + i:#x}" for i in range(len(of_devices))]
-    return ("-machine", "q35", *_devices(devices, of_devices))
-
-
-def _devices(devices: Sequence[str], properties: Sequence[str]) -> tuple[str, ...]:
-    words = (",".join(filter(None, pair)) for pair in zip(devices, properties, strict=True))
-    return tuple(itertools.chain.from_iterable(("-device", word) for word in words))
-
-
-# Each engine, and how its channels look to QEMU.
-ENGINES = {"ptdma": functions, "ioat": ioat_functions, "dsa": dsa_functions}
+PCI_EXPRESS = ("-machine", "q35")
+ENGINES = {
+    "ptdma": Engine(emulator.DEVICE, "addr={slot:#x}"),
+    # Functions of one device.
+    "ioat": Engine(emulator.IOAT, "addr={first:#x}.{i},multifunction=on", PCI_EXPRESS),
+    "dsa": Engine(emulator.DSA, "addr={slot:#x}", PCI_EXPRESS, DSA_QUEUES),
+}
 
 
 @dataclass(frozen=True)
 class Dma:
     """A server's engine. MB is 10^6 bytes; all in virtual time. The last six are off by default."""
 
-    channels: int
-    channels_per_path: int
-    channel_mb_s: int
-    path_mb_s: int
-    total_mb_s: int
-    descriptor_ns: int
-    register_ns: int = 0  # that a read of a register costs the CPU
-    write_percent: int = 100  # a write, of that
-    interrupt_ns: int = 0  # that an interrupt costs it, beyond its handler
-    latency_ns: int = 0  # from the last byte to the completion record, which DSA has
-    small_bytes: int = 0  # copies of less have small_percent of the rate
-    small_percent: int = 100
+    channels: Count
+    channels_per_path: Count
+    channel_mb_s: Rate
+    path_mb_s: Rate
+    total_mb_s: Rate
+    descriptor_ns: Nanoseconds
+    register_ns: Nanoseconds = 0  # that a read of a register costs the CPU
+    write_percent: Annotated[int, range(101)] = 100  # a write, of that
+    interrupt_ns: Nanoseconds = 0  # that an interrupt costs it, beyond its handler
+    latency_ns: Nanoseconds = 0  # from the last byte to the completion record, which DSA has
+    small_bytes: Annotated[int, range((1 << 30) + 1)] = 0  # copies of less have small_percent of the rate
+    small_percent: Annotated[int, range(1, 101)] = 100
 
     def qemu_args(self, engine: str) -> tuple[str, ...]:
         """The engine as devices, a function for each channel; neighbours share a path."""
@@ -112,7 +96,7 @@ class Dma:
         if engine == "dsa":
             own += f",latency-ns={self.latency_ns}"
         of_channels = (f"fabric=path{i // self.channels_per_path},{own}" for i in range(self.channels))
-        return (*args, *ENGINES[engine](*of_channels))
+        return (*args, *ENGINES[engine].devices(*of_channels))
 
 
 @dataclass(frozen=True)
@@ -182,7 +166,8 @@ def load(name: str, folder: Path = FOLDER) -> Profile:
     choose(f"engine in {path},", [table["engine"]], ENGINES)
     choose(f"machine.iommu in {path},", [str(iommu)], IOMMU)
     _check(path, "machine", of_machine, _MACHINE)
-    _check(path, "dma", of_dma, _DMA)
+    hints = get_type_hints(Dma, include_extras=True)
+    _check(path, "dma", of_dma, {name: hint.__metadata__[0] for name, hint in hints.items()})
     shared, rest = of_dma["channels_per_path"], of_dma["channels"] % DSA_QUEUES
     if table["engine"] == "dsa" and (rest or shared != DSA_QUEUES):
         raise UsageError(f"{path}: each device of DSA is a path of its own, with {DSA_QUEUES} channels")
@@ -212,15 +197,15 @@ def _read(path: Path, may_be_like: bool = True) -> dict[str, Any]:
     return table
 
 
-def _check(path: Path, part: str, values: dict[str, Any], ranges: dict[str, tuple[int, int]]) -> None:
+def _check(path: Path, part: str, values: dict[str, Any], ranges: dict[str, range]) -> None:
     """Raise UsageError unless exactly the keys of ranges are there, each within its range."""
     for key in [*values, *ranges]:
         if key not in ranges:
             raise UsageError(f"{path}: {part}.{key} is not known: it has {', '.join(ranges)}")
-        least, most = ranges[key]
-        value = values.get(key)
-        if type(value) is not int or not least <= value <= most:
-            raise UsageError(f"{path}: {part}.{key} must be a whole number from {least} to {most}")
+        value, allowed = values.get(key), ranges[key]
+        if type(value) is not int or value not in allowed:
+            most = allowed.stop - 1
+            raise UsageError(f"{path}: {part}.{key} must be a whole number from {allowed.start} to {most}")
 
 
 def store_dma(name: str, dma: Dma, folder: Path = FOLDER) -> None:

@@ -117,7 +117,7 @@ class Plan:
         # Only under icount has an access to a register its price; two CPUs would take turns there, and the
         # debug kernel's second one does not come up.
         program = tuple(emulator.command())
-        devices = profile.ENGINES[self.modelled](*self.channels, slot=profile.SLOT_BESIDE_VIRTME)
+        devices = profile.ENGINES[self.modelled].devices(*self.channels, slot=profile.SLOT_BESIDE_VIRTME)
         return replace(movable.with_cpus(1), icount=True, program=program, devices=devices)
 
     @property

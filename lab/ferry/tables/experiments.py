@@ -71,9 +71,8 @@ class Scale:
 
     def runs(self, emulated: int = 1) -> int:
         """How often: where time is virtual all runs are the same."""
-        if self.quick:
-            return QUICK_RUNS if self.here else emulated
-        return POSTED_RUNS if self.here else emulated
+        real = QUICK_RUNS if self.quick else POSTED_RUNS
+        return real if self.here else emulated
 
 
 @dataclass(frozen=True)
@@ -236,11 +235,8 @@ def _throughput_published(posted: dict[str, Any], cell: Cell) -> Posted:
         most = max(itertools.chain(*throughput["dma"].values()))
         return Posted(published_most_ratio=most / base)
     speed, sd = throughput["dma"][channels][place], throughput["sd"]["dma"][channels][place]
-    return Posted(speed / base, _deviation(speed, sd, base, base_sd), _is_fitted(cell) or None)
-
-
-def _is_fitted(cell: Cell) -> bool:
-    return (cell.folio, cell.channels) in FITTED if cell.kernel else cell.folio in FITTED_FREE
+    is_fitted = (cell.folio, cell.channels) in FITTED if cell.kernel else cell.folio in FITTED_FREE
+    return Posted(speed / base, _deviation(speed, sd, base, base_sd), is_fitted or None)
 
 
 # --- sensitivity ---

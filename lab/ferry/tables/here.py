@@ -42,7 +42,8 @@ def measure(cells: Sequence[Cell]) -> tuple[list[Measured], list[str]]:
     on_dma = any(cell.channels for cell in cells)
     counted = _run("count_dma", "count DMA channels", program) if on_dma else ""
     channels = records.of(counted, "channels")["free"] if on_dma else 0
-    possible, missing = split(cells, channels, room())
+    # Part of what the fuller of migbench's two nodes has free.
+    possible, missing = split(cells, channels, min(_free()[:2]) * 3 // 4)
     if not possible:
         raise FerryError(f"this machine can have none of the cells: {missing[0]}")
     numbered = sorted(enumerate(possible), key=lambda pair: cell_job.key(pair[1]))
@@ -82,11 +83,6 @@ def split(cells: Sequence[Cell], channels: int, free: int) -> tuple[list[Cell], 
         else:
             possible.append(cell)
     return possible, [f"{count} cells, for which it takes {what}" for what, count in lacks.items()]
-
-
-def room() -> int:
-    """Bytes that can be moved: part of what the fuller of migbench's two nodes has free."""
-    return min(_free()[:2]) * 3 // 4
 
 
 def _free() -> list[int]:

@@ -16,25 +16,24 @@ from ferry.bench.cell import Cell
 CHANNELS = 16
 OF_IOAT = 8  # a socket has no more
 
-# Of PTDMA.
-VALUES: dict[str, Sequence[int | str]] = {
-    "descriptor_ns": (300, 2500, 5000, 10000, 20000),
-    "register_ns": (100, 300, 1000, 3000),
-    "interrupt_ns": (1000, 3000, 10000, 30000),
-    "small_percent": (66, 33),
-    "iommu": ("lazy", "strict"),
-    # Joint corners, as in server.Profile.varied(); the last has the dearest of everything.
-    "several": (
-        "iommu=strict invalidation_ns=2200",
-        "register_ns=3000 interrupt_ns=30000",
-        "small_percent=33 iommu=strict invalidation_ns=2200",
-        "register_ns=3000 interrupt_ns=30000 iommu=strict invalidation_ns=2200",
-        "descriptor_ns=20000 small_percent=33 register_ns=3000 interrupt_ns=30000"
-        " iommu=strict invalidation_ns=2200",
-    ),
-}
-# Of the others, on likely servers: what nobody has said of them.
-OF_OTHERS: dict[str, dict[str, Sequence[int | str]]] = {
+# By engine. Of all but PTDMA on likely servers: what nobody has said of them.
+VALUES: dict[str, dict[str, Sequence[int | str]]] = {
+    "ptdma": {
+        "descriptor_ns": (300, 2500, 5000, 10000, 20000),
+        "register_ns": (100, 300, 1000, 3000),
+        "interrupt_ns": (1000, 3000, 10000, 30000),
+        "small_percent": (66, 33),
+        "iommu": ("lazy", "strict"),
+        # Joint corners, as in server.Profile.varied(); the last has the dearest of everything.
+        "several": (
+            "iommu=strict invalidation_ns=2200",
+            "register_ns=3000 interrupt_ns=30000",
+            "small_percent=33 iommu=strict invalidation_ns=2200",
+            "register_ns=3000 interrupt_ns=30000 iommu=strict invalidation_ns=2200",
+            "descriptor_ns=20000 small_percent=33 register_ns=3000 interrupt_ns=30000"
+            " iommu=strict invalidation_ns=2200",
+        ),
+    },
     "ioat": {
         "descriptor_ns": (4400, 13200),
         "total_mb_s": (3544, 1772),
@@ -66,14 +65,15 @@ def channels(engine: str) -> int:
 
 def values(quick: bool, engine: str = "ptdma") -> list[tuple[str, int | str]]:
     """Each parameter with each of its values, or the last alone."""
-    varied = OF_OTHERS.get(engine, VALUES)
-    return [(name, value) for name, every in varied.items() for value in (every[-1:] if quick else every)]
+    return [
+        (name, value) for name, every in VALUES[engine].items() for value in (every[-1:] if quick else every)
+    ]
 
 
 def folios(quick: bool, engine: str = "ptdma") -> list[str]:
-    if engine in OF_OTHERS and not quick:
-        return ["4K", "64K", "2M"]
-    return ["64K", "2M"] if quick else ["4K", "16K", "64K", "256K", "1M", "2M"]
+    if quick:
+        return ["64K", "2M"]
+    return ["4K", "16K", "64K", "256K", "1M", "2M"] if engine == "ptdma" else ["4K", "64K", "2M"]
 
 
 def smaller_batches(cells: Sequence[Cell]) -> list[Cell]:

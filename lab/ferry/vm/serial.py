@@ -15,7 +15,6 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from ferry import paths, proc
@@ -73,9 +72,7 @@ class Guest:
         os.set_blocking(self._child.stdout.fileno(), False)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         proc.kill_group(self._child)
         self._folder.cleanup()
 
