@@ -528,22 +528,22 @@ void dcbm_retire(struct dcbm_chan *c, enum dcbm_state state)
 /**
  * dcbm_refused - the channel's driver has not taken a part
  * @c: the channel, which is live
+ * @len: bytes of the part
  *
- * One that has a part in flight may be full. One that has none, and refuses again and
- * again, is of no use for now: a queue of DSA may be disabled, or its device may have
- * halted. As the least loaded it would be given a part of each folio, and the CPU would
- * copy all of these.
+ * One that has a part in flight may be full, and queues of DSA take 2 MiB by default. One
+ * that refuses else, again and again, is of no use for now: it may be disabled, or halted.
+ * As the least loaded it would get a part of each folio, for the CPU to copy.
  *
  * Context: its submit_lock is held, so nothing is submitted meanwhile.
  */
-void dcbm_refused(struct dcbm_chan *c)
+void dcbm_refused(struct dcbm_chan *c, size_t len)
 {
 	unsigned long flags;
 	bool retired;
 
 	spin_lock_irqsave(&c->lock, flags);
 	retired = c->state == DCBM_LIVE && list_empty(&c->busy) &&
-		  ++c->errors_in_row >= dcbm_max_errors;
+		  len <= SZ_2M && ++c->errors_in_row >= dcbm_max_errors;
 	if (retired)
 		dcbm_retire(c, DCBM_STUCK);
 	spin_unlock_irqrestore(&c->lock, flags);

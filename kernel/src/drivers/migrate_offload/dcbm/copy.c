@@ -260,7 +260,7 @@ static bool dcbm_start_locked(struct dcbm_part *part)
 		return false;
 	tx = dcbm_prepare(part);
 	if (!tx) {
-		dcbm_refused(c);
+		dcbm_refused(c, part->len);
 		return false;
 	}
 	spin_lock_irqsave(&c->lock, flags);

@@ -215,7 +215,7 @@ struct dcbm_part *dcbm_get_part_of(struct dcbm_chan *c);
 struct dcbm_part *dcbm_get_part(int node, unsigned long *tried);
 void dcbm_put_part(struct dcbm_part *part);
 void dcbm_note_oldest(struct dcbm_chan *c);
-void dcbm_refused(struct dcbm_chan *c);
+void dcbm_refused(struct dcbm_chan *c, size_t len);
 void dcbm_retire(struct dcbm_chan *c, enum dcbm_state state);
 void dcbm_bring_back(struct dcbm_chan *c);
 void dcbm_ring_locked(struct dcbm_chan *c);

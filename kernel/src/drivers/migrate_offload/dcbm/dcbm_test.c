@@ -628,14 +628,14 @@ static void channel_that_is_stuck_again_is_left_alone_for_longer(struct kunit *t
 	KUNIT_EXPECT_GT(test, c->back_at - jiffies, first);
 }
 
-static void refuse(struct dcbm_chan *c)
+static void refuse(struct dcbm_chan *c, size_t len)
 {
 	spin_lock(&c->submit_lock);
-	dcbm_refused(c);
+	dcbm_refused(c, len);
 	spin_unlock(&c->submit_lock);
 }
 
-/* One that has copies in flight may be full */
+/* One that has copies in flight may be full, and long ones not every engine takes */
 static void idle_channel_that_takes_nothing_is_retired(struct kunit *test)
 {
 	struct dcbm_chan *c = get_channel(test, get_engine(test));
@@ -644,19 +644,21 @@ static void idle_channel_that_takes_nothing_is_retired(struct kunit *test)
 	atomic_inc(&dcbm_nr_live);
 	list_move(&c->parts[0].node, &c->busy);
 	for (i = 0; i < 2 * dcbm_max_errors; i++)
-		refuse(c);
+		refuse(c, SZ_4K);
 	KUNIT_EXPECT_EQ(test, c->state, DCBM_LIVE);
 	list_move(&c->parts[0].node, &c->free);
+	for (i = 0; i < 2 * dcbm_max_errors; i++)
+		refuse(c, SZ_2M + SZ_4K);
 	for (i = 1; i < dcbm_max_errors; i++)
-		refuse(c);
+		refuse(c, SZ_2M);
 	KUNIT_EXPECT_EQ(test, c->state, DCBM_LIVE);
-	refuse(c);
+	refuse(c, SZ_4K);
 	KUNIT_EXPECT_EQ(test, c->state, DCBM_STUCK);
 	/* It is tried again, by one part, which is not taken either */
 	c->back_at = jiffies;
 	dcbm_bring_back(c);
 	KUNIT_EXPECT_EQ(test, c->state, DCBM_LIVE);
-	refuse(c);
+	refuse(c, SZ_4K);
 	KUNIT_EXPECT_EQ(test, c->state, DCBM_STUCK);
 }
 
