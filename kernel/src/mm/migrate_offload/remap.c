@@ -423,7 +423,8 @@ static bool pipeline_wait_chunk(struct migrate_pipeline *p,
 	/* The next one is likely to take as long, be it of another call */
 	WRITE_ONCE(p->state->waited_ns, waited_ns);
 	chunk->lost_ns += waited_ns;
-	return left;
+	/* The task may have been late, and not the engine */
+	return left || migrate_pipeline_is_done(p, chunk);
 }
 
 /* Finish the oldest chunk */

@@ -193,6 +193,7 @@ static int engine_submit(struct migrator *m, struct migrate_copy *copy)
 	case FAULT_FULL:
 	case FAULT_IDLE:
 	case FAULT_QUIET:
+	case FAULT_LATE:
 	case FAULT_OTHERS:
 		engine_push(e, copy);
 		break;
@@ -278,12 +279,15 @@ static int engine_look(struct migrator *m, void *call)
 		return time_before(jiffies, e->others_until);
 	if (e->fault == FAULT_UNSEEN)
 		return 0;
-	if (e->fault != FAULT_QUIET)
+	if (e->fault != FAULT_QUIET && e->fault != FAULT_LATE)
 		return -ENOENT;
 	/* Not at once, so that it is worth a sleep */
-	if (++e->nr_looks % 2)
+	if (e->fault == FAULT_QUIET ? ++e->nr_looks % 2 : !e->nr_looks++)
 		return 0;
-	mdelay(1);
+	if (e->nr_looks == 2)
+		msleep(e->late_ms);
+	if (e->fault == FAULT_QUIET)
+		mdelay(1);
 	copy = engine_pop(e);
 	if (!copy)
 		return 0;

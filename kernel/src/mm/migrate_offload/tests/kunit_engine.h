@@ -32,6 +32,7 @@ enum fault {
 	FAULT_IDLE,		/* copy only in help() */
 	FAULT_UNSEEN,		/* as slow, and look() finds nothing of it */
 	FAULT_QUIET,		/* say nothing: copy one at each look() */
+	FAULT_LATE,		/* the same, but the second look() takes @late_ms */
 	FAULT_OTHERS,		/* at each look() end a copy of others, until @others_until */
 	FAULT_BUSY,		/* refuse */
 	FAULT_FULL,		/* as slow, with room for ENGINE_ROOM folios */
@@ -60,6 +61,7 @@ struct engine {
 	unsigned int nr_flushed;
 	unsigned int nr_tell;
 	unsigned int nr_looks;
+	unsigned int late_ms;
 	unsigned long others_until;	/* in jiffies */
 	bool disowns;			/* each copy that it does not make at once */
 	unsigned int nr_disowned;

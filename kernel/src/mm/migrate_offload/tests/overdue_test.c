@@ -144,6 +144,23 @@ static void engine_that_is_late_with_some_loses_those(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, migrate_kunit_nr_intact(fx), NR_FOLIOS);
 }
 
+/* It has made all copies before the deadline, and nobody was there to see it */
+static void engine_is_not_stuck_if_its_task_is_late(struct kunit *test)
+{
+	struct migrate_offload_settings s = migrate_kunit_small();
+	struct fixture *fx = test->priv;
+
+	migrate_kunit_prepare(test, FAULT_LATE);
+	s.chunk_pages = NR_FOLIOS;
+	s.window_pages = NR_FOLIOS;
+	s.deadline_ms = DEADLINE_MS;
+	KUNIT_ASSERT_EQ(test, 0, migrate_kunit_apply(s));
+	fx->engine.late_ms = 2 * DEADLINE_MS;
+	migrate_kunit_expect_all_moved(test);
+	KUNIT_EXPECT_EQ(test, nr_overdue(fx), 0);
+	KUNIT_EXPECT_TRUE(test, migrate_kunit_in_service(test));
+}
+
 /* Before it comes to the last chunk of its queue it needs longer than a deadline */
 static void engine_that_has_much_to_do_is_not_stuck(struct kunit *test)
 {
@@ -372,6 +389,7 @@ static struct kunit_case migrate_offload_overdue_cases[] = {
 	KUNIT_CASE(engine_that_never_ends_is_abandoned),
 	KUNIT_CASE(engine_that_ends_only_others_is_abandoned),
 	KUNIT_CASE(engine_that_is_late_with_some_loses_those),
+	KUNIT_CASE(engine_is_not_stuck_if_its_task_is_late),
 	KUNIT_CASE(engine_that_has_much_to_do_is_not_stuck),
 	KUNIT_CASE(chunk_that_was_overtaken_is_not_stuck),
 	KUNIT_CASE(page_of_1g_has_more_time),
