@@ -282,6 +282,20 @@ static void each_folio_is_allocated_by_the_same_rules(struct kunit *test)
 }
 
 #ifdef CONFIG_MIGRATE_OFFLOAD
+static struct migrate_call call_of(struct batch_test *t,
+				   struct migrate_sources *sources,
+				   struct list_head *failed)
+{
+	migrate_sources_init(sources, MR_SYSCALL);
+	return (struct migrate_call) {
+		.get_new_folio = new_folio,
+		.private = (unsigned long)t,
+		.reason = MR_SYSCALL,
+		.sources = sources,
+		.failed = failed,
+	};
+}
+
 /* Whoever finds a folio that is mapped can isolate it, memory failure not least */
 static void folios_are_on_their_lists_once_they_are_mapped(struct kunit *test)
 {
@@ -289,13 +303,7 @@ static void folios_are_on_their_lists_once_they_are_mapped(struct kunit *test)
 	struct migrate_sources sources;
 	LIST_HEAD(failed);
 	LIST_HEAD(moving);
-	const struct migrate_call call = {
-		.get_new_folio = new_folio,
-		.private = (unsigned long)t,
-		.reason = MR_SYSCALL,
-		.sources = &sources,
-		.failed = &failed,
-	};
+	const struct migrate_call call = call_of(t, &sources, &failed);
 	unsigned long addr = map_pages(test, NR_FOLIOS), found;
 	unsigned int i;
 
@@ -305,7 +313,6 @@ static void folios_are_on_their_lists_once_they_are_mapped(struct kunit *test)
 		KUNIT_ASSERT_NOT_NULL(test, t->dsts[i]);
 		list_add_tail(&t->dsts[i]->lru, &moving);
 	}
-	migrate_sources_init(&sources, MR_SYSCALL);
 	KUNIT_ASSERT_EQ(test, NR_FOLIOS,
 			migrate_offload_unmap(&call, t->srcs, t->dsts,
 					      NR_FOLIOS));
@@ -330,6 +337,52 @@ static void folios_are_on_their_lists_once_they_are_mapped(struct kunit *test)
 	migrate_sources_free(&sources);
 	KUNIT_EXPECT_TRUE(test, list_empty(&t->from));
 	KUNIT_EXPECT_TRUE(test, list_empty(&moving));
+}
+
+#define LONG_ORDER	7
+#define NR_SHORT	2
+
+/* Those that have moved are mapped before the CPU copies one that takes long */
+static void folios_do_not_wait_for_a_long_copy(struct kunit *test)
+{
+	unsigned long always = READ_ONCE(huge_anon_orders_always);
+	unsigned long addr = map_pages(test, NR_SHORT);
+	struct batch_test *t = batch_test(test);
+	struct migrate_sources sources;
+	LIST_HEAD(failed);
+	LIST_HEAD(moving);
+	const struct migrate_call call = call_of(t, &sources, &failed);
+	unsigned int i;
+
+	for (i = 0; i < NR_SHORT; i++)
+		isolate_at(test, t, i, addr + i * PAGE_SIZE);
+	WRITE_ONCE(huge_anon_orders_always, BIT(LONG_ORDER));
+	isolate_at(test, t, NR_SHORT, ALIGN(map_pages(test, 2 << LONG_ORDER),
+					    PAGE_SIZE << LONG_ORDER));
+	WRITE_ONCE(huge_anon_orders_always, always);
+	KUNIT_ASSERT_EQ(test, LONG_ORDER, folio_order(t->srcs[NR_SHORT]));
+	for (i = 0; i <= NR_SHORT; i++) {
+		t->dsts[i] = new_folio(t->srcs[i], (unsigned long)t);
+		KUNIT_ASSERT_NOT_NULL(test, t->dsts[i]);
+		list_add_tail(&t->dsts[i]->lru, &moving);
+	}
+	KUNIT_ASSERT_EQ(test, NR_SHORT,
+			migrate_offload_unmap(&call, t->srcs, t->dsts, NR_SHORT));
+	KUNIT_ASSERT_EQ(test, 1,
+			migrate_offload_unmap(&call, t->srcs + NR_SHORT,
+					      t->dsts + NR_SHORT, 1));
+	try_to_unmap_flush();
+	for (i = 0; i <= NR_SHORT; i++) {
+		KUNIT_EXPECT_FALSE(test, folio_mapped(t->dsts[0]));
+		KUNIT_ASSERT_EQ(test, 0,
+				migrate_offload_move(&call, t->srcs[i],
+						     t->dsts[i], false));
+	}
+	for (i = 0; i <= NR_SHORT; i++)
+		KUNIT_EXPECT_TRUE(test, folio_mapped(t->dsts[i]));
+	migrate_settle(&sources);
+	migrate_sources_free(&sources);
+	KUNIT_EXPECT_TRUE(test, list_empty(&t->from));
 }
 #endif
 
@@ -435,6 +488,7 @@ static struct kunit_case batch_cases[] = {
 	KUNIT_CASE(each_folio_is_allocated_by_the_same_rules),
 #ifdef CONFIG_MIGRATE_OFFLOAD
 	KUNIT_CASE(folios_are_on_their_lists_once_they_are_mapped),
+	KUNIT_CASE(folios_do_not_wait_for_a_long_copy),
 #endif
 	{ }
 };

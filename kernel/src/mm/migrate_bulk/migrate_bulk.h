@@ -196,6 +196,14 @@ static inline bool migrate_ranges_enabled(void)
 
 #endif /* CONFIG_MIGRATE_RANGES */
 
+/* The CPU is about to copy @src: if that takes long, nobody waits for what has moved */
+static inline void migrate_settle_before_copy(struct migrate_sources *sources,
+					      struct folio *src)
+{
+	if (sources && folio_nr_pages(src) > MIGRATE_RANGE_PAGES)
+		migrate_settle(sources);
+}
+
 #ifdef CONFIG_MIGRATE_BULK
 
 bool migrate_claim(struct migrate_claims *claims, struct folio *folio,

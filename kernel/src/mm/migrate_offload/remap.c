@@ -154,6 +154,9 @@ static __always_inline void __pipeline_move_folio(struct migrate_pipeline *p,
 	    !pipeline_handle_error(p, &slot->copy, error))
 		return;
 
+	/* The CPU's copy takes long: nobody shall wait meanwhile for what has moved */
+	if (unlikely(error) && nr_pages > STEP_PAGES)
+		migrate_offload_settle(&p->call);
 	if (p->call.mapped)
 		error = pipeline_copy_mapped(slot, error);
 	rc = error == -EHWPOISON ? -EAGAIN :
