@@ -19,6 +19,7 @@
 #include <linux/limits.h>
 #include <linux/math64.h>
 #include <linux/minmax.h>
+#include <linux/pgtable.h>
 
 #include "internal.h"
 
@@ -61,7 +62,7 @@ void migrate_stretch_begin(struct migrate_stretch *stretch,
 	};
 	/* One of more than a PMD has enough parts for all channels */
 	if (!state->may_deepen || left_pages < LEAST_PAGES ||
-	    order > HPAGE_PMD_ORDER)
+	    order > PMD_ORDER)
 		return;
 	/* All copies of a slow engine may end at one time: well before the deadline */
 	if (shallow * MIGRATE_DEEP_PAGES > jiffies_to_nsecs(state->deadline) / 4)

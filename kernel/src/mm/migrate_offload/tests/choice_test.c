@@ -6,6 +6,7 @@
 #include <kunit/test.h>
 #include <linux/jiffies.h>
 #include <linux/migrate.h>
+#include <linux/pgtable.h>
 
 #include "../internal.h"
 #include "kunit_engine.h"
@@ -35,8 +36,8 @@ static void page_of_1g_counts_as_the_largest_order(struct kunit *test)
 	__folio_set_head(folio);
 	folio_set_order(folio, PUD_SHIFT - PAGE_SHIFT);
 	KUNIT_EXPECT_EQ(test, migrate_cost_order(folio), NR_PAGE_ORDERS - 1);
-	folio_set_order(folio, HPAGE_PMD_ORDER);
-	KUNIT_EXPECT_EQ(test, migrate_cost_order(folio), HPAGE_PMD_ORDER);
+	folio_set_order(folio, PMD_ORDER);
+	KUNIT_EXPECT_EQ(test, migrate_cost_order(folio), PMD_ORDER);
 }
 
 static void dearer_engine_leaves_copies_to_the_cpu(struct kunit *test)

@@ -9,6 +9,7 @@
 #include <linux/mm.h>
 #include <linux/page-flags.h>
 #include <linux/pagemap.h>
+#include <linux/pgtable.h>
 
 #include "../../internal.h"
 #include "../eligible.h"
@@ -43,7 +44,7 @@ static void memory_tags_are_for_cpus_only(struct kunit *test)
 static void thp_without_migration_entries_is_left_to_linux(struct kunit *test)
 {
 	struct folio *small = folio_alloc(GFP_KERNEL, 0);
-	struct folio *thp = folio_alloc(GFP_KERNEL, HPAGE_PMD_ORDER);
+	struct folio *thp = folio_alloc(GFP_KERNEL, PMD_ORDER);
 
 	KUNIT_ASSERT_TRUE(test, small && thp);
 	KUNIT_EXPECT_TRUE(test, migrate_offload_may_unmap(thp));
