@@ -40,9 +40,9 @@
  *
  * Deep the CPU has no turns, so it must not be cheaper either. What is not known is
  * tried, and what has lost again after ten seconds, for as many pages as tell
- * something. Deep that was cheaper, but not by enough, is tried once more in the next
- * call: the first time it was the short end of a call, where little that disturbs it
- * costs much.
+ * something; deep only if no copies were void of late, since most would be then. Deep
+ * that was cheaper, but not by enough, is tried once more in the next call: the first
+ * time it was the short end of a call, where little that disturbs it costs much.
  */
 void migrate_stretch_begin(struct migrate_stretch *stretch,
 			   struct migrate_offload_state *state,
@@ -56,6 +56,8 @@ void migrate_stretch_begin(struct migrate_stretch *stretch,
 	u64 cpu = READ_ONCE(cost->cpu_ns);
 	u64 other = min(shallow, cpu ?: shallow);
 	bool due = time_after_eq(jiffies, READ_ONCE(depth->tried) + RETRY_OTHER);
+	bool written = migrate_offload_first_mapped(state, order) <
+		       migrate_offload_most_mapped(state);
 
 	*stretch = (struct migrate_stretch) {
 		.order = order, .pages_left = ULONG_MAX, .start_ns = now_ns,
@@ -70,6 +72,8 @@ void migrate_stretch_begin(struct migrate_stretch *stretch,
 	stretch->deep = deep && deep + deep / SHALLOW_BONUS < other;
 	due |= !stretch->deep && deep < other && !READ_ONCE(depth->sure);
 	if (shallow && deep && !due)
+		return;
+	if (shallow && written && !stretch->deep)
 		return;
 	stretch->pages_left = stretch->deep || !shallow ? LEAST_PAGES :
 							  MIGRATE_DEEP_PAGES;

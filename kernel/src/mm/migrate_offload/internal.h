@@ -107,14 +107,16 @@ struct migrate_turn {
 };
 
 /**
- * struct migrate_depth - how long a page takes that is copied while it is mapped
- * @ns: if little is in flight, and if much is; 0: not known
+ * struct migrate_depth - what is known of folios that are copied while they are mapped
+ * @ns: how long a page takes if little is in flight, and if much is; 0: not known
  * @tried: in jiffies; when the dearer one was last tried
+ * @quota: how many base pages may be in flight, as the last call left it; 0: not known
  * @sure: much was in flight more than once
  */
 struct migrate_depth {
 	u32 ns[2];
 	unsigned long tried;
+	unsigned long quota;
 	bool sure;
 };
 
@@ -226,7 +228,7 @@ struct migrate_window {
  * @may_choose: the CPU may copy where it is faster
  * @may_deepen: the engine may get whole folios, and more than fit into the target
  * @costs: of copies, by order of the folio; first in calls of many, then of few
- * @depth: what deep and shallow stretches take, by order of the folio
+ * @depth: of mapped folios, by order of the folio
  * @flush_pages: as the last call has learnt it: how many base pages should be
  *	unmapped for one TLB flush
  * @waited_ns: how long the task waited for the last chunk of all calls
@@ -298,6 +300,9 @@ unsigned long migrate_offload_quota(const struct migrate_offload_state *state,
 				    u64 ns);
 unsigned long
 migrate_offload_most_mapped(const struct migrate_offload_state *state);
+unsigned long
+migrate_offload_first_mapped(const struct migrate_offload_state *state,
+			     unsigned int order);
 unsigned long
 migrate_offload_most_cut(const struct migrate_offload_state *state,
 			 unsigned long nr_pages);

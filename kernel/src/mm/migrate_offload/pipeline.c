@@ -119,7 +119,6 @@ static bool pipeline_flow_mapped(struct migrate_pipeline *p)
 		return true;
 
 	p->from = &mapped;
-	p->quota = migrate_offload_most_mapped(p->state);
 	p->call.mapped = true;
 	p->call.failed = &later;
 	migrate_pipeline_begin_stretch(p);

@@ -142,6 +142,25 @@ migrate_offload_most_mapped(const struct migrate_offload_state *state)
 }
 
 /**
+ * migrate_offload_first_mapped() - how much of what is mapped a call begins with
+ * @state: which has the bounds, and what former calls have learnt
+ * @order: of its folios
+ *
+ * What was written to while the last call moved it is likely to be so again.
+ *
+ * Return: in base pages.
+ */
+unsigned long
+migrate_offload_first_mapped(const struct migrate_offload_state *state,
+			     unsigned int order)
+{
+	unsigned long most = migrate_offload_most_mapped(state);
+	unsigned long quota = READ_ONCE(state->depth[order].quota);
+
+	return quota ? min(quota, most) : most;
+}
+
+/**
  * migrate_offload_most_cut() - how much may be in flight of folios that are cut
  * @state: which has the bounds
  * @nr_pages: of the next folio, in base pages
@@ -167,8 +186,8 @@ migrate_offload_most_cut(const struct migrate_offload_state *state,
  * @nr_pages: of the chunk
  * @written: a copy of it was void
  *
- * Return: how many base pages may be in flight from now on. Two chunks keep the engine
- * busy: not less, however much is written to.
+ * Return: how many base pages may be in flight from now on. Two whole chunks keep the
+ * engine busy: not less, however much is written to.
  */
 unsigned long
 migrate_offload_mapped_quota(const struct migrate_offload_state *state,
@@ -176,8 +195,9 @@ migrate_offload_mapped_quota(const struct migrate_offload_state *state,
 			     bool written)
 {
 	unsigned long most = migrate_offload_most_mapped(state);
+	unsigned long least = min(2 * max(nr_pages, state->chunk_pages), most);
 
 	if (written)
-		return clamp(quota / 2, min(2 * nr_pages, most), most);
+		return max(quota / 2, min(quota, least));
 	return min(quota + DIV_ROUND_UP(quota, MAPPED_GROWTH), most);
 }

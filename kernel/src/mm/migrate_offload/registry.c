@@ -333,6 +333,7 @@ bool migrate_offload_replace_windows(void)
 		if (!lost) {
 			/* Or all calls would be sent to the engine at once */
 			memcpy(state->costs, old->costs, sizeof(state->costs));
+			memcpy(state->depth, old->depth, sizeof(state->depth));
 			state->flush_pages = READ_ONCE(old->flush_pages);
 			state_publish(state);
 		}

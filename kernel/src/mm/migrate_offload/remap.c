@@ -210,15 +210,17 @@ static void pipeline_close_chunk(struct migrate_pipeline *p,
 
 	migrate_offload_settle(&p->call);
 	migrate_pipeline_count_turn(p, chunk);
-	if (p->call.mapped)
+	if (p->call.mapped) {
 		p->quota = migrate_offload_mapped_quota(p->state, p->quota,
 							chunk->nr_pages,
 							chunk->written);
-	else
+		WRITE_ONCE(p->state->depth[p->stretch.order].quota, p->quota);
+	} else {
 		p->quota = migrate_offload_quota(p->state, p->head ? p->quota : 0,
 						 chunk->window_pages,
 						 p->flush_pages, alone,
 						 ktime_get_ns() - chunk->start_ns);
+	}
 	migrate_offload_count(STAT_FOLIOS, chunk->copied_folios);
 	migrate_offload_count(STAT_BYTES, bytes);
 	atomic_long_add(chunk->copied_folios, &stats->folios);

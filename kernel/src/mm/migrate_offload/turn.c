@@ -74,6 +74,7 @@ void migrate_pipeline_begin_stretch(struct migrate_pipeline *p)
 	migrate_stretch_end(&p->stretch, p->state, now_ns);
 	migrate_stretch_begin(&p->stretch, p->state, migrate_cost_order(first),
 			      p->mapped_pages, now_ns);
+	p->quota = migrate_offload_first_mapped(p->state, p->stretch.order);
 	if (!p->stretch.deep)
 		return;
 	p->turn.m = p->state->m;

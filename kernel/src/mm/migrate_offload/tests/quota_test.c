@@ -162,6 +162,25 @@ static void other_depth_is_tried_again(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, stretch.pages_left, ULONG_MAX);
 }
 
+static void deep_is_not_tried_while_written_to(struct kunit *test)
+{
+	struct migrate_offload_state state = {
+		.may_deepen = true, .deadline = HZ, .window_pages = 2048,
+	};
+	unsigned long all = DEPTH_CALL;
+
+	depth_stretch(&state, all, all, 80);
+	state.depth[0].quota = 1024;
+	KUNIT_EXPECT_EQ(test, migrate_offload_first_mapped(&state, 0), 1024);
+	KUNIT_EXPECT_FALSE(test, depth_stretch(&state, all, all, 80));
+	state.depth[0].quota = 2048;
+	KUNIT_EXPECT_TRUE(test, depth_stretch(&state, all, all, 40));
+	depth_stretch(&state, all, all, 40);
+	/* Where it has won, void copies make it slower, and that decides */
+	state.depth[0].quota = 1024;
+	KUNIT_EXPECT_TRUE(test, depth_stretch(&state, all, all, 40));
+}
+
 /* Settled, if each chunk takes as long as what is unmapped takes the engine */
 static unsigned long settled_quota(const struct migrate_offload_state *state,
 				   unsigned long quota, u64 ns_per_page)
@@ -232,6 +251,11 @@ static void void_copies_leave_less_in_flight(struct kunit *test)
 	for (i = 0; i < 10; i++)
 		quota = migrate_offload_mapped_quota(&state, quota, 128, true);
 	KUNIT_EXPECT_EQ(test, quota, 256);
+	/* Nor is it less after few pages, or more after many */
+	KUNIT_EXPECT_EQ(test, 256, migrate_offload_mapped_quota(&state, quota,
+								16, true));
+	KUNIT_EXPECT_EQ(test, 256, migrate_offload_mapped_quota(&state, quota,
+								1024, true));
 	/* It comes back slowly, and no further */
 	KUNIT_EXPECT_EQ(test, 260, migrate_offload_mapped_quota(&state, quota,
 								128, false));
@@ -286,6 +310,7 @@ static struct kunit_case migrate_offload_quota_cases[] = {
 	KUNIT_CASE(deep_loses_by_little_only_twice),
 	KUNIT_CASE(deep_that_is_dearer_loses_at_once),
 	KUNIT_CASE(other_depth_is_tried_again),
+	KUNIT_CASE(deep_is_not_tried_while_written_to),
 	KUNIT_CASE(quota_is_what_the_engine_does_in_time),
 	KUNIT_CASE(void_copies_leave_less_in_flight),
 	KUNIT_CASE(three_cut_folios_are_in_flight),
