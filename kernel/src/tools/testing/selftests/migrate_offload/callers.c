@@ -270,11 +270,8 @@ VARIANT(damon, damon, damon, 0, PAGE, 4 * MIB);
 
 FIXTURE_SETUP(caller)
 {
-	const char *why;
+	const char *why = offload_use_between(self->nodes, "dcbm");
 
-	if (!nodes_find(self->nodes))
-		SKIP(return, "one node with memory only");
-	why = offload_use("dcbm");
 	if (why)
 		SKIP(return, "%s", why);
 	/* Most of them hand over few pages at a time */

@@ -55,11 +55,8 @@ VARIANTS(dcbm);
 
 FIXTURE_SETUP(move)
 {
-	const char *why;
+	const char *why = offload_use_between(self->nodes, variant->engine);
 
-	if (!nodes_find(self->nodes))
-		SKIP(return, "one node with memory only");
-	why = offload_use(variant->engine);
 	if (why)
 		SKIP(return, "%s", why);
 	/* Count what is moved here, not what the kernel moves meanwhile */

@@ -36,7 +36,7 @@ FIXTURE_SETUP(helpers)
 
 	if (sysconf(_SC_NPROCESSORS_ONLN) < 2)
 		SKIP(return, "one CPU only");
-	why = nodes_find(self->nodes) ? offload_use("mtcopy") : "one node only";
+	why = offload_use_between(self->nodes, "mtcopy");
 	if (why)
 		SKIP(return, "%s", why);
 }

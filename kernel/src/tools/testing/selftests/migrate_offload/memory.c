@@ -65,10 +65,8 @@ VARIANTS(dcbm);
 
 FIXTURE_SETUP(charge)
 {
-	const char *why = "one node with memory only";
+	const char *why = offload_use_between(self->nodes, variant->engine);
 
-	if (nodes_find(self->nodes))
-		why = offload_use(variant->engine);
 	if (!why)
 		why = cgroup_enter("memory");
 	if (!why)

@@ -9,6 +9,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "../migrate_common/memory.h"
 #include "offload.h"
 
 static const char *offload_path(const char *name)
@@ -151,6 +152,13 @@ const char *offload_use(const char *engine)
 	offload_set("active", "%s", engine);
 	rely_on_engine();
 	return NULL;
+}
+
+const char *offload_use_between(int nodes[2], const char *engine)
+{
+	if (!nodes_find(nodes))
+		return "one node with memory only";
+	return offload_use(engine);
 }
 
 const char *offload_use_loaded(const char *engine)

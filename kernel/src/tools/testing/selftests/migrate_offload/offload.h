@@ -46,7 +46,9 @@ void offload_reset(void);
  * however slow it is. NULL, or the unmet need.
  */
 const char *offload_use(const char *engine);
-/* The same for one that has registered already, whatever it is */
+/* The same, if there are two @nodes to move memory between */
+const char *offload_use_between(int nodes[2], const char *engine);
+/* The same as offload_use() for one that has registered already, whatever it is */
 const char *offload_use_loaded(const char *engine);
 /* The same for dcbm, loaded anew, with the modules' parameters */
 const char *offload_use_dcbm(const char *softdma_params, const char *dcbm_params);

@@ -61,11 +61,8 @@ static const char *region_create_clean(struct region *r, size_t folio, int node)
 
 FIXTURE_SETUP(poison)
 {
-	const char *why;
+	const char *why = offload_use_between(self->nodes, variant->engine);
 
-	if (!nodes_find(self->nodes))
-		SKIP(return, "one node with memory only");
-	why = offload_use(variant->engine);
 	if (!why && module_load("hwpoison_inject", "") == -ENOENT)
 		why = "no module hwpoison-inject";
 	if (!why)

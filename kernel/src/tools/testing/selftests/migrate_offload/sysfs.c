@@ -331,11 +331,8 @@ FIXTURE_VARIANT_ADD(window, of_2m) {
 
 FIXTURE_SETUP(window)
 {
-	const char *why;
+	const char *why = offload_use_between(self->nodes, "dcbm");
 
-	if (!nodes_find(self->nodes))
-		SKIP(return, "one node with memory only");
-	why = offload_use("dcbm");
 	if (why)
 		SKIP(return, "%s", why);
 	why = region_create(&self->region, ANON, variant->folio,
