@@ -73,7 +73,7 @@ int migrate_hugetlb_move(const struct migrate_call *call, struct folio *src,
 	folio_unlock(dst);
 	folio_unlock(src);
 	folio_putback_hugetlb(src);
-	folio_putback_hugetlb(dst);
+	migrate_put_moved_hugetlb(dst);
 	return 0;
 }
 

@@ -10,6 +10,7 @@
 
 #define folio_isolate_hugetlb		isolate_hugetlb
 #define folio_putback_hugetlb		folio_putback_active_hugetlb
+#define migrate_put_moved_hugetlb	folio_putback_active_hugetlb
 #define folio_maybe_mapped_shared	folio_likely_mapped_shared
 #define lruvec_unlock_irq		unlock_page_lruvec_irq
 #define anon_rmap_tree_iter_next	anon_vma_interval_tree_iter_next

@@ -6,7 +6,10 @@
 #include <linux/gfp.h>
 #include <linux/list.h>
 #include <linux/minmax.h>
-#include <linux/mm_types.h>
+#include <linux/mm.h>
+
+/* move_hugetlb_state() has put it on its list: others may have isolated it again */
+#define migrate_put_moved_hugetlb	folio_put
 
 /* Why memory is migrated: not MR_NEVER, which is of what was not */
 #define MIGRATE_NR_REASONS	MR_NEVER

@@ -28,6 +28,7 @@ FIXTURE(busy)
 FIXTURE_VARIANT(busy)
 {
 	const char *engine;
+	enum backing kind;
 	size_t folio;
 	size_t size;
 	/* The window follows from the target, and the CPU copies, too */
@@ -46,6 +47,11 @@ VARIANTS(cpu);
 VARIANTS(mtcopy);
 VARIANTS(dcbm);
 
+/* Whoever isolates one has it on a list of their own */
+FIXTURE_VARIANT_ADD(busy, dcbm_hugetlb) {
+	.engine = "dcbm", .kind = HUGETLB, .folio = PMD, .size = 4 * MIB,
+};
+
 FIXTURE_VARIANT_ADD(busy, by_default_4k) {
 	.engine = "dcbm", .folio = PAGE, .size = 1 * MIB, .by_default = true,
 };
@@ -56,11 +62,8 @@ FIXTURE_VARIANT_ADD(busy, by_default_2m) {
 
 FIXTURE_SETUP(busy)
 {
-	const char *why;
+	const char *why = offload_use_between(self->nodes, variant->engine);
 
-	if (!nodes_find(self->nodes))
-		SKIP(return, "one node with memory only");
-	why = offload_use(variant->engine);
 	if (why)
 		SKIP(return, "%s", why);
 	if (variant->by_default) {
@@ -69,8 +72,8 @@ FIXTURE_SETUP(busy)
 		offload_set("window_pages", "128");
 		offload_set("chunk_pages", "32");
 	}
-	why = region_create(&self->region, ANON, variant->folio, variant->size,
-			    self->nodes[0]);
+	why = region_create(&self->region, variant->kind, variant->folio,
+			    variant->size, self->nodes[0]);
 	if (why) {
 		offload_reset();
 		SKIP(return, "%s", why);
@@ -80,6 +83,9 @@ FIXTURE_SETUP(busy)
 FIXTURE_TEARDOWN_PARENT(busy)
 {
 	offload_reset();
+	/* Nobody holds one any more */
+	if (variant->kind == HUGETLB)
+		EXPECT_TRUE(hugetlb_reserve(0));
 }
 
 /* A thread that does something to a region again and again */
