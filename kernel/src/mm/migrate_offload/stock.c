@@ -82,12 +82,14 @@ static struct folio *pipeline_get_dst(struct migrate_pipeline *p,
 				      struct folio *src)
 {
 	struct folio *dst;
+	bool nowait;
 
 	if (pipeline_may_wait(p))
 		return p->call.get_new_folio(src, p->call.private);
+	nowait = p->target->nowait;
 	p->target->nowait = true;
 	dst = p->call.get_new_folio(src, p->call.private);
-	p->target->nowait = false;
+	p->target->nowait = nowait;
 	p->starved = !dst;
 	return dst;
 }

@@ -313,6 +313,18 @@ static void memory_without_a_wait_keeps_the_engine_busy(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, fx->nr_locked, 0);
 }
 
+static void caller_that_never_waits_goes_on_so(struct kunit *test)
+{
+	struct fixture *fx = test->priv;
+
+	kunit_activate_static_stub(test, migrate_offload_target_of, migrate_kunit_target_of);
+	migrate_kunit_prepare(test, FAULT_SLOW);
+	fx->target.nowait = true;
+	migrate_kunit_expect_all_moved(test);
+	KUNIT_EXPECT_EQ(test, fx->engine.nr_submitted, NR_FOLIOS);
+	KUNIT_EXPECT_TRUE(test, fx->target.nowait);
+}
+
 static void memory_is_waited_for_with_nothing_unmapped(struct kunit *test)
 {
 	struct fixture *fx = test->priv;
@@ -516,6 +528,7 @@ static struct kunit_case migrate_offload_pipeline_cases[] = {
 	KUNIT_CASE(folios_do_not_wait_for_others_of_their_chunk),
 	KUNIT_CASE(nothing_is_unmapped_while_memory_is_allocated),
 	KUNIT_CASE(memory_without_a_wait_keeps_the_engine_busy),
+	KUNIT_CASE(caller_that_never_waits_goes_on_so),
 	KUNIT_CASE(memory_is_waited_for_with_nothing_unmapped),
 	KUNIT_CASE(folio_without_memory_is_alone),
 	KUNIT_CASE(part_without_room_is_copied_by_cpu),
