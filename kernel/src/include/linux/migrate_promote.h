@@ -29,7 +29,7 @@ static inline bool migrate_promote_later(struct vm_fault *vmf,
 	       __migrate_promote_later(vmf, folio, target, last_cpupid, flags);
 }
 
-/* A tick of @task, which is current: what was noted has waited long enough */
+/* A tick of @task, perhaps by another CPU: what was noted has waited long enough */
 static inline void migrate_promote_due(struct task_struct *task)
 {
 	if (unlikely(READ_ONCE(task->promotions)))

@@ -25,6 +25,7 @@
 #include <linux/mm.h>
 #include <linux/mmap_lock.h>
 #include <linux/sched/numa_balancing.h>
+#include <linux/sched/rt.h>
 #include <linux/sched/sysctl.h>
 #include <linux/slab.h>
 #include <linux/sysctl.h>
@@ -71,7 +72,8 @@ struct migrate_note {
  * @order: of the largest folio
  * @notes: the faults
  *
- * Only the task itself changes it, but for @work, which its ticks queue, too.
+ * Only the task itself changes it, but for @work, which its ticks queue, too. They may
+ * be made by another CPU: with nohz_full, once a second.
  */
 struct migrate_promotions {
 	struct callback_head work;
@@ -87,21 +89,23 @@ struct migrate_promotions {
 unsigned int sysctl_migrate_promote_batch __read_mostly;
 static const unsigned int promote_batch_max = MIGRATE_NOTES;
 
-static void promote_queue(struct migrate_promotions *p)
+/* @task's */
+static void promote_queue(struct task_struct *task, struct migrate_promotions *p)
 {
 	/* A tick may come in between: one of both queues it */
 	if (cmpxchg(&p->work.next, &p->work, NULL) == &p->work &&
-	    task_work_add(current, &p->work, TWA_RESUME))
+	    task_work_add(task, &p->work, TWA_RESUME))
 		WRITE_ONCE(p->work.next, &p->work);
 }
 
 /* See migrate_promote_due() */
 void __migrate_promote_due(struct task_struct *task)
 {
-	struct migrate_promotions *p = READ_ONCE(task->promotions);
+	/* Pairs with that of promote_get() */
+	struct migrate_promotions *p = smp_load_acquire(&task->promotions);
 
 	if (READ_ONCE(p->nr) && task->mm && !(task->flags & PF_EXITING))
-		promote_queue(p);
+		promote_queue(task, p);
 }
 
 /* Does its policy, as it is now, let NUMA balancing move pages there? */
@@ -116,8 +120,10 @@ static bool promote_is_allowed(struct vm_area_struct *vma, unsigned long addr,
 	    !node_isset(target, cpuset_current_mems_allowed))
 		return false;
 	pol = get_vma_policy(vma, addr, 0, &ilx);
-	allowed = pol->flags & MPOL_F_MOF &&
-		  (pol->mode != MPOL_BIND || node_isset(target, pol->nodes));
+	allowed = pol->flags & MPOL_F_MOF;
+	/* See mpol_misplaced() */
+	if (pol->mode == MPOL_BIND || pol->mode == MPOL_PREFERRED_MANY)
+		allowed &= node_isset(target, pol->nodes);
 	mpol_cond_put(pol);
 	return allowed;
 }
@@ -340,8 +346,10 @@ static struct migrate_promotions *promote_get(struct mm_struct *mm, int target)
 			return NULL;
 		init_task_work(&p->work, promote_work);
 		p->work.next = &p->work;
+		p->mm = mm;
 		p->nr = 0;
-		WRITE_ONCE(current->promotions, p);
+		/* Pairs with that of a tick */
+		smp_store_release(&current->promotions, p);
 	}
 	/* It was another program's */
 	if (p->mm != mm)
@@ -364,8 +372,8 @@ static struct migrate_promotions *promote_get(struct mm_struct *mm, int target)
  * @flags: for task_numa_fault()
  *
  * Only for what is moved best with others: anonymous folios that a task touches
- * which is on its way to user space; small ones, and if a copy engine takes them
- * those of up to 256 KiB.
+ * which is on its way to user space, and has ticks; small ones, and if a copy engine
+ * takes them those of up to 256 KiB.
  *
  * Context: The page table's lock is held. Allocates, but does not wait.
  * Return: true if it is noted: then the fault makes it accessible, and leaves it to
@@ -380,7 +388,7 @@ bool __migrate_promote_later(struct vm_fault *vmf, struct folio *folio,
 	struct migrate_promotions *p;
 
 	if (!promote_fits(folio) || mm != current->mm ||
-	    current->flags & never)
+	    current->flags & never || rt_or_dl_task_policy(current))
 		return false;
 	p = promote_get(mm, target);
 	if (!p)
@@ -396,7 +404,7 @@ bool __migrate_promote_later(struct vm_fault *vmf, struct folio *folio,
 	p->order = max(p->order, folio_order(folio));
 	WRITE_ONCE(p->nr, p->nr + 1);
 	if (promote_is_full(p))
-		promote_queue(p);
+		promote_queue(current, p);
 	return true;
 }
 
@@ -418,3 +426,7 @@ static int __init promote_init(void)
 	return 0;
 }
 late_initcall(promote_init);
+
+#ifdef CONFIG_MIGRATE_RANGES_KUNIT_TEST
+#include "promote_test.c"
+#endif

@@ -10,6 +10,7 @@
 
 #include <linux/mempolicy.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -153,19 +154,34 @@ TEST_F(promote, a_tick_moves_what_is_noted)
 /* Whatever the fault has found, the policy of now decides */
 TEST_F_TIMEOUT(promote, policy_of_the_moment_holds, 120)
 {
+	const int modes[] = { MPOL_BIND, MPOL_BIND | MPOL_F_NUMA_BALANCING,
+			      MPOL_PREFERRED_MANY | MPOL_F_NUMA_BALANCING };
 	unsigned long mask = 1UL << self->slow;
-	long stayed = 0;
+	long stayed;
 
-	for (int i = 0; i < ATTEMPTS && !stayed; i++) {
-		touch_again(self->base, FEW);
-		ASSERT_EQ(0, syscall(SYS_mbind, self->base, PAGES * PAGE,
-				     MPOL_BIND, &mask, 64UL, 0));
-		stayed = pages_on(self->slow, self->base, FEW);
-		cpu_run_for(0.05);
-		EXPECT_EQ(stayed, pages_on(self->slow, self->base, FEW));
-		renew(_metadata, self);
+	for (size_t k = 0; k < ARRAY_SIZE(modes); k++) {
+		stayed = 0;
+		for (int i = 0; i < ATTEMPTS && !stayed; i++) {
+			touch_again(self->base, FEW);
+			ASSERT_EQ(0, syscall(SYS_mbind, self->base, PAGES * PAGE,
+					     modes[k], &mask, 64UL, 0));
+			stayed = pages_on(self->slow, self->base, FEW);
+			cpu_run_for(0.05);
+			EXPECT_EQ(stayed, pages_on(self->slow, self->base, FEW));
+			renew(_metadata, self);
+		}
+		EXPECT_LT(0, stayed);
 	}
-	EXPECT_LT(0, stayed);
+}
+
+/* Their ticks would not move what they note */
+TEST_F(promote, realtime_threads_move_each_in_its_fault)
+{
+	struct sched_param param = { .sched_priority = 1 };
+
+	ASSERT_EQ(0, sched_setscheduler(0, SCHED_FIFO, &param));
+	touch_again(self->base, FEW);
+	EXPECT_EQ(FEW, pages_on(self->fast, self->base, FEW));
 }
 
 TEST_F_TIMEOUT(promote, memory_may_go_while_it_is_noted, 120)
