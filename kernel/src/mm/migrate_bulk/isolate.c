@@ -105,6 +105,16 @@ void migrate_isolate_claimed(struct migrate_claims *claims)
 	claims->nr = 0;
 }
 
+/* Those of a memory cgroup go a while after they were switched off */
+static bool lru_has_generations(struct lruvec *lruvec)
+{
+#ifdef CONFIG_LRU_GEN
+	if (lruvec->lrugen.enabled)
+		return true;
+#endif
+	return lru_gen_enabled();
+}
+
 /**
  * migrate_add_lru() - put folios on their LRU lists
  * @folios: the folios, on no list; the caller has a reference to each
@@ -130,8 +140,8 @@ void migrate_add_lru(struct folio **folios, unsigned int nr)
 		 * The lock is held: whoever clears PG_mlocked sees PG_lru, and
 		 * whoever has enabled generations has yet to fill them.
 		 */
-		if (lru_gen_enabled() || !folio_evictable(folio) ||
-		    folio_test_unevictable(folio)) {
+		if (lru_has_generations(lruvec) ||
+		    !folio_evictable(folio) || folio_test_unevictable(folio)) {
 			left |= BIT(i);
 			continue;
 		}
