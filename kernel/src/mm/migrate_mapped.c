@@ -567,8 +567,9 @@ bool __migrate_protect(struct folio *folio)
 {
 	VM_WARN_ON_ONCE_FOLIO(!folio_test_locked(folio), folio);
 
+	/* References that are there already will hardly be gone when it is copied */
 	if (!folio_test_anon(folio))
-		return migrate_file_is_plain(folio);
+		return migrate_file_is_plain(folio) && migrate_file_alone(folio);
 	if (folio_test_hugetlb(folio))
 		return protect_hugetlb(folio);
 	if (!folio_test_pmd_mappable(folio))

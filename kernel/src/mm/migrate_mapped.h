@@ -47,8 +47,10 @@ static inline bool migrate_file_is_plain(struct folio *folio)
 /* May it be in a range with @first, of PTEs, or at least be unmapped beside it? */
 static inline bool migrate_goes_with(struct folio *folio, struct folio *first)
 {
-	return !folio_test_pmd_mappable(folio) &&
-	       folio_test_anon(folio) == folio_test_anon(first);
+	if (folio_test_pmd_mappable(folio) ||
+	    folio_test_anon(folio) != folio_test_anon(first))
+		return false;
+	return folio_test_anon(folio) || folio->mapping == first->mapping;
 }
 
 /* Do PTEs map it that were protected in a range? */

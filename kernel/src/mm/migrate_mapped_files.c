@@ -16,6 +16,7 @@
  *
  * The copy that Linux makes of an unmapped folio relies on the last two as well.
  */
+#include <linux/fs.h>
 #include <linux/migrate.h>
 #include <linux/mm.h>
 #include <linux/pagemap.h>
@@ -58,15 +59,24 @@ bool migrate_file_alone(struct folio *folio)
 	       !folio_maybe_dma_pinned(folio);
 }
 
-/* As migrate_unmap_protected_range() */
+/* As migrate_unmap_protected_range(); not those of another file than the first one's */
 unsigned int migrate_files_unmap(struct folio **folios, unsigned int nr)
 {
+	struct address_space *mapping = folios[0]->mapping;
+	bool mapped = false;
 	unsigned int i;
 
-	for (i = 0; i < nr; i++) {
-		try_to_migrate(folios[i], TTU_BATCH_FLUSH);
-		if (folio_mapped(folios[i]))
+	/* For all of them, so that none waits for it while another one is unmapped */
+	i_mmap_lock_read(mapping);
+	for (i = 0; i < nr && folios[i]->mapping == mapping; i++) {
+		try_to_migrate(folios[i], TTU_BATCH_FLUSH | TTU_RMAP_LOCKED);
+		mapped = folio_mapped(folios[i]);
+		if (mapped)
 			break;
 	}
+	i_mmap_unlock_read(mapping);
+	/* An entry that somebody clears now is not seen; all others are back */
+	if (mapped)
+		remove_migration_ptes(folios[i], folios[i], 0);
 	return i;
 }

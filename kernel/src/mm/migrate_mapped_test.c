@@ -11,8 +11,11 @@
 #include <linux/highmem.h>
 #include <linux/mman.h>
 #include <linux/sched/mm.h>
+#include <linux/shmem_fs.h>
 #include <linux/uaccess.h>
 #include <asm/tlb.h>
+
+#include "migrate_compat.h"
 
 #define PTE_ORDER	4
 #define OLD_BYTE	1
@@ -445,6 +448,109 @@ static void order_to_desc(const unsigned int *order, char *desc)
 
 KUNIT_ARRAY_PARAM(mapped_order, mapped_orders, order_to_desc);
 
+/* --- files --- */
+
+/* As munmap() does in other processes: the entry goes before the folio knows of it */
+static void swap_entry(struct kunit *test, unsigned long addr, pte_t *entry)
+{
+	spinlock_t *ptl;	/* of the page table */
+	pte_t *ptep = get_locked_pte(current->mm, addr, &ptl);
+	pte_t old;
+
+	KUNIT_ASSERT_NOT_NULL(test, ptep);
+	old = ptep_get_and_clear(current->mm, addr, ptep);
+	if (!pte_none(*entry))
+		set_pte_at(current->mm, addr, ptep, *entry);
+	*entry = old;
+	pte_unmap_unlock(ptep, ptl);
+}
+
+static struct file *one_page_file(struct kunit *test)
+{
+	struct file *file = shmem_file_setup("kunit_mapped", PAGE_SIZE,
+					     EMPTY_VMA_FLAGS);
+
+	KUNIT_ASSERT_FALSE(test, IS_ERR(file));
+	return file;
+}
+
+static unsigned long map_file_page(struct kunit *test, struct file *file)
+{
+	unsigned long addr = kunit_vm_mmap(test, file, 0, PAGE_SIZE, PROT_READ,
+					   MAP_SHARED, 0);
+	char byte;
+
+	KUNIT_ASSERT_NE(test, 0, addr);
+	KUNIT_ASSERT_EQ(test, 0, get_user(byte, (char __user *)addr));
+	return addr;
+}
+
+static struct folio *locked_folio_at(struct kunit *test, unsigned long addr)
+{
+	struct page *page;
+
+	KUNIT_ASSERT_EQ(test, 1, get_user_pages_fast(addr, 1, 0, &page));
+	folio_lock(page_folio(page));
+	return page_folio(page);
+}
+
+/* One is unmapped while the lock of its file's mappings is held, and that of no other */
+static void two_files_are_no_range(struct kunit *test)
+{
+	struct folio *folios[2];
+	struct file *files[2];
+	unsigned int i;
+
+	for (i = 0; i < 2; i++) {
+		files[i] = one_page_file(test);
+		folios[i] = locked_folio_at(test, map_file_page(test, files[i]));
+	}
+	KUNIT_EXPECT_FALSE(test, migrate_goes_with(folios[1], folios[0]));
+	KUNIT_EXPECT_EQ(test, 1, migrate_files_unmap(folios, 2));
+	try_to_unmap_flush();
+	KUNIT_EXPECT_FALSE(test, folio_mapped(folios[0]));
+	KUNIT_EXPECT_TRUE(test, folio_mapped(folios[1]));
+	for (i = 0; i < 2; i++) {
+		/* Or whoever unmaps it does not come to an end */
+		remove_migration_ptes(folios[i], folios[i], 0);
+		folio_unlock(folios[i]);
+		folio_put(folios[i]);
+		fput(files[i]);
+	}
+}
+
+static void entries_are_back_if_one_was_not_seen(struct kunit *test)
+{
+	struct file *file = one_page_file(test);
+	pte_t entry = __pte(0);
+	unsigned long addr[2];
+	struct page *page;
+	struct folio *folio;
+	unsigned int i;
+	int got;
+
+	for (i = 0; i < ARRAY_SIZE(addr); i++)
+		addr[i] = map_file_page(test, file);
+	folio = locked_folio_at(test, addr[0]);
+	KUNIT_EXPECT_EQ(test, 2, folio_mapcount(folio));
+	swap_entry(test, addr[1], &entry);
+	KUNIT_EXPECT_EQ(test, 0, migrate_files_unmap(&folio, 1));
+	try_to_unmap_flush();
+	swap_entry(test, addr[1], &entry);
+	KUNIT_EXPECT_EQ(test, 2, folio_mapcount(folio));
+	for (i = 0; i < ARRAY_SIZE(addr); i++) {
+		got = get_user_pages_fast_only(addr[i], 1, 0, &page);
+		KUNIT_EXPECT_EQ(test, 1, got);
+		if (got == 1)
+			put_page(page);
+	}
+	/* Or whoever unmaps it does not come to an end */
+	remove_migration_ptes(folio, folio, 0);
+	folio_unlock(folio);
+	folio_put(folio);
+	fput(file);
+}
+
 #define BY_ORDER(name)	KUNIT_CASE_PARAM(name, mapped_order_gen_params)
 
 static struct kunit_case mapped_cases[] = {
@@ -466,6 +572,8 @@ static struct kunit_case mapped_cases[] = {
 	BY_ORDER(memory_that_is_tracked_is_not_protected),
 	BY_ORDER(secondary_mmus_hear_of_it),
 	BY_ORDER(mapping_is_given_up_for_a_while),
+	KUNIT_CASE(two_files_are_no_range),
+	KUNIT_CASE(entries_are_back_if_one_was_not_seen),
 	{}
 };
 
