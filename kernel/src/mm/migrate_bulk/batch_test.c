@@ -208,6 +208,16 @@ static void one_folio_that_can_be_locked_is_no_range(struct kunit *test)
 }
 
 #ifdef CONFIG_X86
+/* A CPU that is offline: no thread runs there that has its own use for an mm's bit */
+static unsigned int offline_cpu(struct kunit *test)
+{
+	unsigned int cpu;
+
+	for_each_cpu_andnot(cpu, cpu_possible_mask, cpu_online_mask)
+		return cpu;
+	kunit_skip(test, "no CPU is offline");
+}
+
 /*
  * Unmap as many folios as there are addresses from @addr on, so far apart. Return: how
  * many flushes are noted by then.
@@ -216,12 +226,10 @@ static u64 notes_of(struct kunit *test, unsigned long addr, unsigned long apart)
 {
 	struct batch_test *t = batch_test(test);
 	struct mm_struct *mm = current->mm;
-	int other = !raw_smp_processor_id();
+	unsigned int other = offline_cpu(test);
 	unsigned int i;
 	u64 before;
 
-	if (nr_cpu_ids < 2)
-		kunit_skip(test, "one CPU: nothing is deferred");
 	for (i = 0; i < NR_FOLIOS; i++)
 		isolate_at(test, t, i, addr + i * apart);
 	/* As if this CPU ran a thread of it */
