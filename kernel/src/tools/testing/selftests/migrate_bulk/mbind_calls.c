@@ -189,11 +189,36 @@ TEST_F_TIMEOUT(calls, mbind_reclaims_nothing_for_a_node_that_is_preferred, 120)
 /* What another thread does to the memory that is bound, and what it has seen */
 struct meanwhile {
 	struct calls *c;
+	pthread_t thread;
 	char *wide;
 	bool stop;
 	bool in_time;
 	long most;
 };
+
+/* A CPU for each; false if there is but one */
+static bool run_on_two(void)
+{
+	bool two = run_on(1);
+
+	run_on(0);
+	return two;
+}
+
+/* Have memory on the first node, and let another thread do something to it */
+static bool meanwhile_begin(struct meanwhile *m, void *(*what)(void *))
+{
+	m->wide = map(WIDE * PAGE);
+	m->stop = false;
+	touch(m->wide, 0, WIDE, m->c->nodes[0]);
+	return !pthread_create(&m->thread, NULL, what, m);
+}
+
+static void meanwhile_end(struct meanwhile *m)
+{
+	__atomic_store_n(&m->stop, true, __ATOMIC_RELAXED);
+	pthread_join(m->thread, NULL);
+}
 
 static void *fault_odd_pages(void *arg)
 {
@@ -210,19 +235,18 @@ TEST_F_TIMEOUT(calls, mbind_misses_no_page_that_is_faulted_in, 120)
 {
 	struct calls *c = &self->c;
 	struct meanwhile m = { .c = c };
-	pthread_t thread;
 
 	run_on(0);
 	for (int turn = 0; turn < 4; turn++) {
 		m.wide = map(WIDE * PAGE);
 		for (long i = 0; i < WIDE; i += 2)
 			touch(m.wide, i, 1, c->nodes[0]);
-		ASSERT_EQ(0, pthread_create(&thread, NULL, fault_odd_pages, &m));
+		ASSERT_EQ(0, pthread_create(&m.thread, NULL, fault_odd_pages, &m));
 		/* Now most, now few of them are there before */
 		while (page_node(m.wide + (WIDE - 1 - turn * 2000) * PAGE) < 0)
 			sched_yield();
 		EXPECT_EQ(0, mbind_at(m.wide, WIDE, c->nodes[1]));
-		pthread_join(thread, NULL);
+		pthread_join(m.thread, NULL);
 		EXPECT_EQ(0, pages_not_on(c->nodes[1], m.wide, WIDE * PAGE));
 		EXPECT_EQ(0, words_wrong(m.wide, 0, WIDE * PAGE));
 		munmap(m.wide, WIDE * PAGE);
@@ -259,19 +283,13 @@ TEST_F_TIMEOUT(calls, mbind_in_turns_leaves_alone_what_others_have_bound, 120)
 {
 	struct calls *c = &self->c;
 	struct meanwhile m = { .c = c };
-	pthread_t thread;
 
-	if (!run_on(1))
+	if (!run_on_two())
 		SKIP(return, "one CPU only");
-	run_on(0);
 	for (int turn = 0; turn < 10 && !m.in_time; turn++) {
-		m.wide = map(WIDE * PAGE);
-		m.stop = false;
-		touch(m.wide, 0, WIDE, c->nodes[0]);
-		ASSERT_EQ(0, pthread_create(&thread, NULL, change_its_end, &m));
+		ASSERT_TRUE(meanwhile_begin(&m, change_its_end));
 		EXPECT_EQ(0, mbind_at(m.wide, WIDE, c->nodes[1]));
-		__atomic_store_n(&m.stop, true, __ATOMIC_RELAXED);
-		pthread_join(thread, NULL);
+		meanwhile_end(&m);
 		if (m.in_time) {
 			EXPECT_EQ(0, pages_not_on(c->nodes[1], m.wide, GONE * PAGE));
 			EXPECT_EQ(0, pages_not_on(-EFAULT, m.wide + GONE * PAGE,
@@ -313,18 +331,13 @@ TEST_F_TIMEOUT(calls, mbind_in_turns_lets_go_of_mmap_lock, 120)
 {
 	struct calls *c = &self->c;
 	struct meanwhile m = { .c = c };
-	pthread_t thread;
 
-	if (!run_on(1))
+	if (!run_on_two())
 		SKIP(return, "one CPU only");
-	run_on(0);
-	m.wide = map(WIDE * PAGE);
-	touch(m.wide, 0, WIDE, c->nodes[0]);
-	ASSERT_EQ(0, pthread_create(&thread, NULL, watch_isolated, &m));
+	ASSERT_TRUE(meanwhile_begin(&m, watch_isolated));
 	for (int turn = 1; turn < 11; turn++)
 		EXPECT_EQ(0, mbind_at(m.wide, WIDE, c->nodes[turn % 2]));
-	__atomic_store_n(&m.stop, true, __ATOMIC_RELAXED);
-	pthread_join(thread, NULL);
+	meanwhile_end(&m);
 	TH_LOG("at most %ld of %ld pages were isolated at once", m.most, WIDE);
 	EXPECT_LT(0, m.most);
 	EXPECT_GT(WIDE / 2, m.most);
@@ -377,9 +390,8 @@ TEST_F_TIMEOUT(calls, a_killed_call_ends_in_turns, 120)
 {
 	struct calls *c = &self->c;
 
-	if (!run_on(1))
+	if (!run_on_two())
 		SKIP(return, "one CPU only");
-	run_on(0);
 	/* It may have been done before it was killed, but hardly each time */
 	for (int all = 0; all < 2; all++) {
 		int turn = 0;
