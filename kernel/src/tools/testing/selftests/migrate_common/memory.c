@@ -60,7 +60,9 @@ char *map_aligned(size_t size, size_t align, int flags, int fd)
 
 /* --- huge pages --- */
 
-static struct thp_settings old_settings;
+/* Of those who have taken them: one may do so while another has */
+static struct thp_settings old_settings[2];
+static unsigned int takers;
 
 bool thp_take(size_t folio_size, bool shmem)
 {
@@ -71,8 +73,10 @@ bool thp_take(size_t folio_size, bool shmem)
 
 	if (!(orders >> order & 1))
 		return false;
-	thp_read_settings(&old_settings);
-	settings = old_settings;
+	if (takers == 2)
+		errx(1, "huge pages are taken a third time");
+	thp_read_settings(&settings);
+	old_settings[takers++] = settings;
 	for (int i = 0; i < NR_ORDERS; i++) {
 		if (shmem)
 			settings.shmem_hugepages[i].enabled =
@@ -87,7 +91,7 @@ bool thp_take(size_t folio_size, bool shmem)
 
 void thp_give_back(void)
 {
-	thp_write_settings(&old_settings);
+	thp_write_settings(&old_settings[--takers]);
 }
 
 static const char *hugetlb_path(int node)

@@ -150,14 +150,24 @@ void cpu_run_for(double s)
 		;
 }
 
+/* How often Linux has looked at all memory of this process to hide it */
+static long balancing_passes(void)
+{
+	return file_sum_after("/proc/thread-self/sched", "mm->numa_scan_seq");
+}
+
 bool balancing_hide(long nr)
 {
+	/* The first pass is half done, and the second may find the VMA too new */
+	long passes = balancing_passes() + 3;
 	long before = vmstat("numa_pte_updates");
 	double begin = seconds(CLOCK_MONOTONIC);
 
 	/* NUMA_BALANCING_MEMORY_TIERING */
 	file_write(BALANCING, "2");
-	while (vmstat("numa_pte_updates") - before < nr) {
+	/* The counter is of all processes: another may have slow memory, too */
+	while (vmstat("numa_pte_updates") - before < nr ||
+	       balancing_passes() < passes) {
 		cpu_run_for(0.01);
 		if (seconds(CLOCK_MONOTONIC) - begin > 20)
 			return false;

@@ -39,7 +39,7 @@
 #include "torture.h"
 
 #define MAX_PROCESSES	16
-#define READY_S		60	/* until all have begun */
+#define READY_S		60	/* until all have begun, and then until trouble strikes */
 #define END_S		120	/* until all have ended */
 
 int torture_nodes[2];
@@ -58,8 +58,8 @@ static const struct torture_class nothing[] = {
 };
 
 static const struct torture_class *const all[] = {
-	nothing, torture_callers, torture_engine, torture_machine, torture_writers,
-	torture_memory,
+	nothing, torture_callers, torture_engine, torture_machine, torture_shared,
+	torture_writers, torture_memory,
 };
 
 long torture_mistake(long nr, const char *format, ...)
@@ -217,6 +217,22 @@ static void tear_down(void)
 		offload_unload();
 }
 
+/*
+ * Nothing may have struck yet where the machine has other things to do: then it takes
+ * longer. Return: how many seconds it took
+ */
+static unsigned int let_it_strike(const struct torture_class *class, unsigned int seconds)
+{
+	unsigned int latest = seconds + READY_S;
+
+	sleep(seconds);
+	while (class != nothing && !strikes_of(class) && seconds < latest) {
+		sleep(1);
+		seconds++;
+	}
+	return seconds;
+}
+
 /* Trouble strikes when all move. Return: how many do not */
 static long wait_for_loads(void)
 {
@@ -254,7 +270,7 @@ static void torture(const struct torture_class *class, unsigned int seconds)
 		keep_striking(class);
 		_exit(0);
 	}
-	sleep(seconds);
+	seconds = let_it_strike(class, seconds);
 	mistakes = end_all() + tally->mistakes;
 	mistakes += torture_mistake(idle, "%ld loads had no round", idle);
 	struck = strikes_of(class);

@@ -48,6 +48,7 @@ extern const struct torture_class torture_callers[];
 extern const struct torture_class torture_engine[];
 extern const struct torture_class torture_machine[];
 extern const struct torture_class torture_memory[];
+extern const struct torture_class torture_shared[];
 extern const struct torture_class torture_writers[];
 
 /* In memory that all processes share */
