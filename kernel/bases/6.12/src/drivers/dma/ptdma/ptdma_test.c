@@ -68,8 +68,18 @@ MODULE_PARM_DESC(sweeping, "function of whose copies each 81st fails (default: n
 #define PT_TEST_BAR	2
 #define PT_TEST_HEAD	0x1008
 
+/* A small copy of a group, and when its end was told */
+struct pt_test_page {
+	struct pt_test *t;
+	enum dmaengine_tx_result result;
+	int calls;
+	int turn;
+};
+
 struct pt_test {
 	struct dma_chan *chan;
+	void __iomem *regs;
+	size_t len;
 	u8 *src;
 	u8 *dst;
 	dma_addr_t src_dma;
@@ -77,6 +87,7 @@ struct pt_test {
 	struct completion done;
 	atomic_t callbacks;
 	enum dmaengine_tx_result result;
+	struct pt_test_page pages[PT_TEST_GROUP];
 	bool stop;
 };
 
@@ -100,14 +111,14 @@ static void pt_test_release(void *param)
 	struct device *dev = t->chan->device->dev;
 
 	if (t->dst)
-		dma_free_coherent(dev, PT_TEST_LEN, t->dst, t->dst_dma);
+		dma_free_coherent(dev, t->len, t->dst, t->dst_dma);
 	if (t->src)
-		dma_free_coherent(dev, PT_TEST_LEN, t->src, t->src_dma);
+		dma_free_coherent(dev, t->len, t->src, t->src_dma);
 	dma_release_channel(t->chan);
 }
 
 /* The named function's channel, with a full source and another target */
-static struct pt_test *pt_test_take(struct kunit *test, char *name)
+static struct pt_test *pt_test_take_for(struct kunit *test, char *name, size_t len)
 {
 	struct pt_test *t;
 	struct device *dev;
@@ -118,38 +129,56 @@ static struct pt_test *pt_test_take(struct kunit *test, char *name)
 	t = kunit_kzalloc(test, sizeof(*t), GFP_KERNEL);
 	KUNIT_ASSERT_NOT_NULL(test, t);
 	init_completion(&t->done);
+	t->len = len;
 
 	dma_cap_zero(mask);
 	dma_cap_set(DMA_MEMCPY, mask);
 	t->chan = dma_request_channel(mask, pt_test_filter, name);
-	KUNIT_ASSERT_NOT_NULL_MSG(test, t->chan, "%s is not there or in use",
-				  name);
-	KUNIT_ASSERT_EQ(test, 0,
-			kunit_add_action_or_reset(test, pt_test_release, t));
+	KUNIT_ASSERT_NOT_NULL_MSG(test, t->chan, "%s is not there or in use", name);
+	KUNIT_ASSERT_EQ(test, 0, kunit_add_action_or_reset(test, pt_test_release, t));
 	dev = t->chan->device->dev;
-	t->src = dma_alloc_coherent(dev, PT_TEST_LEN, &t->src_dma, GFP_KERNEL);
-	t->dst = dma_alloc_coherent(dev, PT_TEST_LEN, &t->dst_dma, GFP_KERNEL);
+	t->src = dma_alloc_coherent(dev, len, &t->src_dma, GFP_KERNEL);
+	t->dst = dma_alloc_coherent(dev, len, &t->dst_dma, GFP_KERNEL);
 	KUNIT_ASSERT_NOT_NULL(test, t->src);
 	KUNIT_ASSERT_NOT_NULL(test, t->dst);
-	memset(t->src, PT_TEST_SOURCE, PT_TEST_LEN);
-	memset(t->dst, PT_TEST_TARGET, PT_TEST_LEN);
+	memset(t->src, PT_TEST_SOURCE, len);
+	memset(t->dst, PT_TEST_TARGET, len);
 	return t;
+}
+
+static struct pt_test *pt_test_take(struct kunit *test, char *name)
+{
+	return pt_test_take_for(test, name, PT_TEST_LEN);
+}
+
+static dma_cookie_t pt_test_submit_tx(struct kunit *test,
+				      struct dma_async_tx_descriptor *tx,
+				      dma_async_tx_callback_result callback,
+				      void *param)
+{
+	dma_cookie_t cookie;
+
+	KUNIT_ASSERT_NOT_NULL(test, tx);
+	tx->callback_result = callback;
+	tx->callback_param = param;
+	cookie = dmaengine_submit(tx);
+	KUNIT_ASSERT_FALSE(test, dma_submit_error(cookie));
+	return cookie;
 }
 
 static dma_cookie_t pt_test_submit(struct kunit *test, struct pt_test *t)
 {
 	struct dma_async_tx_descriptor *tx;
-	dma_cookie_t cookie;
 
-	tx = dmaengine_prep_dma_memcpy(t->chan, t->dst_dma, t->src_dma,
-				       PT_TEST_LEN,
+	tx = dmaengine_prep_dma_memcpy(t->chan, t->dst_dma, t->src_dma, t->len,
 				       DMA_PREP_INTERRUPT | DMA_CTRL_ACK);
-	KUNIT_ASSERT_NOT_NULL(test, tx);
-	tx->callback_result = pt_test_callback;
-	tx->callback_param = t;
-	cookie = dmaengine_submit(tx);
-	KUNIT_ASSERT_FALSE(test, dma_submit_error(cookie));
-	return cookie;
+	return pt_test_submit_tx(test, tx, pt_test_callback, t);
+}
+
+/* Has somebody called back? Once for each time */
+static bool pt_test_ended(struct pt_test *t)
+{
+	return wait_for_completion_timeout(&t->done, PT_TEST_WAIT);
 }
 
 /* Copy and wait for the end */
@@ -158,8 +187,7 @@ static dma_cookie_t pt_test_copy(struct kunit *test, struct pt_test *t)
 	dma_cookie_t cookie = pt_test_submit(test, t);
 
 	dma_async_issue_pending(t->chan);
-	KUNIT_ASSERT_TRUE(test, wait_for_completion_timeout(&t->done,
-							    PT_TEST_WAIT));
+	KUNIT_ASSERT_TRUE(test, pt_test_ended(t));
 	return cookie;
 }
 
@@ -170,17 +198,35 @@ static enum dma_status pt_test_status(struct pt_test *t, dma_cookie_t cookie)
 
 static bool pt_test_target_is(struct pt_test *t, u8 value)
 {
-	return !memchr_inv(t->dst, value, PT_TEST_LEN);
+	return !memchr_inv(t->dst, value, t->len);
 }
 
-static void copy_arrives_whole(struct kunit *test)
+static void pt_test_copy_well(struct kunit *test, struct pt_test *t)
 {
-	struct pt_test *t = pt_test_take(test, good);
 	dma_cookie_t cookie = pt_test_copy(test, t);
 
 	KUNIT_EXPECT_EQ(test, DMA_TRANS_NOERROR, t->result);
 	KUNIT_EXPECT_EQ(test, DMA_COMPLETE, pt_test_status(t, cookie));
 	KUNIT_EXPECT_TRUE(test, pt_test_target_is(t, PT_TEST_SOURCE));
+}
+
+/* What was terminated writes nothing any more, and calls nobody */
+static void pt_test_stands_still(struct kunit *test, struct pt_test *t,
+				 unsigned int ms)
+{
+	int calls = atomic_read(&t->callbacks);
+
+	memset(t->dst, PT_TEST_TARGET, t->len);
+	msleep(ms);
+	KUNIT_EXPECT_TRUE(test, pt_test_target_is(t, PT_TEST_TARGET));
+	KUNIT_EXPECT_EQ(test, calls, atomic_read(&t->callbacks));
+	/* For the next copy */
+	reinit_completion(&t->done);
+}
+
+static void copy_arrives_whole(struct kunit *test)
+{
+	pt_test_copy_well(test, pt_test_take(test, good));
 }
 
 /* An access that gets lost says nothing about the copy in flight */
@@ -192,60 +238,18 @@ static void lost_read_fails_no_copy(struct kunit *test)
 
 	dma_async_issue_pending(t->chan);
 	for (i = 0; i < 3; i++)
-		KUNIT_EXPECT_EQ(test, DMA_IN_PROGRESS,
-				pt_test_status(t, cookie));
-	KUNIT_ASSERT_TRUE(test, wait_for_completion_timeout(&t->done,
-							    PT_TEST_WAIT));
+		KUNIT_EXPECT_EQ(test, DMA_IN_PROGRESS, pt_test_status(t, cookie));
+	KUNIT_ASSERT_TRUE(test, pt_test_ended(t));
 	KUNIT_EXPECT_EQ(test, DMA_TRANS_NOERROR, t->result);
 	KUNIT_EXPECT_TRUE(test, pt_test_target_is(t, PT_TEST_SOURCE));
 }
 
-struct pt_test_large {
-	struct pt_test *t;
-	struct device *dev;
-	void __iomem *regs;
-	u8 *src;
-	u8 *dst;
-	dma_addr_t src_dma;
-	dma_addr_t dst_dma;
-};
-
-static void pt_test_free_large(void *param)
+static void pt_test_unmap(void *param)
 {
-	struct pt_test_large *l = param;
+	struct pt_test *t = param;
 
-	dmaengine_terminate_sync(l->t->chan);
-	if (l->regs)
-		pci_iounmap(to_pci_dev(l->dev), l->regs);
-	if (l->dst)
-		dma_free_coherent(l->dev, PT_TEST_LARGE, l->dst, l->dst_dma);
-	if (l->src)
-		dma_free_coherent(l->dev, PT_TEST_LARGE, l->src, l->src_dma);
-}
-
-static struct pt_test_large *pt_test_alloc_large(struct kunit *test,
-						 struct pt_test *t)
-{
-	struct pt_test_large *l;
-
-	l = kunit_kzalloc(test, sizeof(*l), GFP_KERNEL);
-	KUNIT_ASSERT_NOT_NULL(test, l);
-	l->t = t;
-	l->dev = l->t->chan->device->dev;
-	l->src = dma_alloc_coherent(l->dev, PT_TEST_LARGE, &l->src_dma,
-				    GFP_KERNEL);
-	l->dst = dma_alloc_coherent(l->dev, PT_TEST_LARGE, &l->dst_dma,
-				    GFP_KERNEL);
-	l->regs = pci_iomap(to_pci_dev(l->dev), PT_TEST_BAR, 0);
-	KUNIT_ASSERT_EQ(test, 0, kunit_add_action_or_reset(test,
-							   pt_test_free_large,
-							   l));
-	KUNIT_ASSERT_NOT_NULL(test, l->src);
-	KUNIT_ASSERT_NOT_NULL(test, l->dst);
-	KUNIT_ASSERT_TRUE(test, l->regs);
-	memset(l->src, PT_TEST_SOURCE, PT_TEST_LARGE);
-	memset(l->dst, PT_TEST_TARGET, PT_TEST_LARGE);
-	return l;
+	dmaengine_terminate_sync(t->chan);
+	pci_iounmap(to_pci_dev(t->chan->device->dev), t->regs);
 }
 
 /*
@@ -254,29 +258,23 @@ static struct pt_test_large *pt_test_alloc_large(struct kunit *test,
  */
 static void head_stays_at_a_copy_in_hand(struct kunit *test)
 {
-	struct pt_test *t = pt_test_take(test, good);
-	struct pt_test_large *l = pt_test_alloc_large(test, t);
-	struct dma_async_tx_descriptor *tx;
+	struct pt_test *t = pt_test_take_for(test, good, PT_TEST_LARGE);
 	unsigned long end = jiffies + PT_TEST_WAIT;
 	unsigned int looks = 0;
 	bool early = false;
 	u32 head;
 
-	tx = dmaengine_prep_dma_memcpy(t->chan, l->dst_dma, l->src_dma,
-				       PT_TEST_LARGE,
-				       DMA_PREP_INTERRUPT | DMA_CTRL_ACK);
-	KUNIT_ASSERT_NOT_NULL(test, tx);
-	tx->callback_result = pt_test_callback;
-	tx->callback_param = t;
-	dmaengine_submit(tx);
-	head = ioread32(l->regs + PT_TEST_HEAD);
+	t->regs = pci_iomap(to_pci_dev(t->chan->device->dev), PT_TEST_BAR, 0);
+	KUNIT_ASSERT_TRUE(test, t->regs);
+	KUNIT_ASSERT_EQ(test, 0, kunit_add_action_or_reset(test, pt_test_unmap, t));
+	pt_test_submit(test, t);
+	head = ioread32(t->regs + PT_TEST_HEAD);
 	dma_async_issue_pending(t->chan);
-	while (!try_wait_for_completion(&t->done) &&
-	       time_before(jiffies, end)) {
-		bool moved = ioread32(l->regs + PT_TEST_HEAD) != head;
+	while (!try_wait_for_completion(&t->done) && time_before(jiffies, end)) {
+		bool moved = ioread32(t->regs + PT_TEST_HEAD) != head;
 
 		/* Looked at after HEAD, so that it is not older */
-		if (READ_ONCE(l->dst[PT_TEST_LARGE - 1]) == PT_TEST_SOURCE)
+		if (READ_ONCE(t->dst[t->len - 1]) == PT_TEST_SOURCE)
 			continue;
 		early |= moved;
 		looks++;
@@ -291,25 +289,14 @@ static void failed_copy_is_reported(struct kunit *test)
 {
 	struct pt_test *t = pt_test_take(test, failing);
 	dma_cookie_t failed = pt_test_copy(test, t);
-	dma_cookie_t next;
 
 	KUNIT_EXPECT_NE(test, DMA_TRANS_NOERROR, t->result);
 	KUNIT_EXPECT_EQ(test, DMA_ERROR, pt_test_status(t, failed));
 	KUNIT_EXPECT_TRUE(test, pt_test_target_is(t, PT_TEST_TARGET));
 
-	next = pt_test_copy(test, t);
-	KUNIT_EXPECT_EQ(test, DMA_TRANS_NOERROR, t->result);
-	KUNIT_EXPECT_EQ(test, DMA_COMPLETE, pt_test_status(t, next));
+	pt_test_copy_well(test, t);
 	KUNIT_EXPECT_EQ(test, DMA_ERROR, pt_test_status(t, failed));
-	KUNIT_EXPECT_TRUE(test, pt_test_target_is(t, PT_TEST_SOURCE));
 }
-
-struct pt_test_page {
-	struct pt_test *t;
-	enum dmaengine_tx_result result;
-	int calls;
-	int turn;
-};
 
 static void pt_test_page_callback(void *param,
 				  const struct dmaengine_result *result)
@@ -324,9 +311,8 @@ static void pt_test_page_callback(void *param,
 }
 
 /* A group of small copies, all of them issued at once; @empty has no length */
-static void pt_test_submit_some(struct kunit *test, struct pt_test *t,
-				struct pt_test_page *pages, int from, int nr,
-				int empty, unsigned long flags)
+static void pt_test_submit_some(struct kunit *test, struct pt_test *t, int from,
+				int nr, int empty, unsigned long flags)
 {
 	struct dma_async_tx_descriptor *tx;
 	size_t at;
@@ -334,55 +320,43 @@ static void pt_test_submit_some(struct kunit *test, struct pt_test *t,
 
 	for (i = from; i < from + nr; i++) {
 		at = i * SZ_512;
-		pages[i].t = t;
+		t->pages[i] = (struct pt_test_page){ .t = t };
 		tx = dmaengine_prep_dma_memcpy(t->chan, t->dst_dma + at,
 					       t->src_dma + at,
 					       i == empty ? 0 : SZ_512,
 					       flags | DMA_CTRL_ACK);
-		KUNIT_ASSERT_NOT_NULL(test, tx);
-		tx->callback_result = pt_test_page_callback;
-		tx->callback_param = &pages[i];
-		dmaengine_submit(tx);
+		pt_test_submit_tx(test, tx, pt_test_page_callback, &t->pages[i]);
 	}
 	dma_async_issue_pending(t->chan);
 }
 
-static void pt_test_submit_group(struct kunit *test, struct pt_test *t,
-				 struct pt_test_page *pages, int empty)
+static void pt_test_submit_group(struct kunit *test, struct pt_test *t, int empty)
 {
-	pt_test_submit_some(test, t, pages, 0, PT_TEST_GROUP, empty,
-			    DMA_PREP_INTERRUPT);
+	pt_test_submit_some(test, t, 0, PT_TEST_GROUP, empty, DMA_PREP_INTERRUPT);
 }
 
 /* Of a group that has ended: all was copied but @bad, if that is one of them */
-static void pt_test_check_group(struct kunit *test, struct pt_test *t,
-				struct pt_test_page *pages, int bad)
+static void pt_test_check_group(struct kunit *test, struct pt_test *t, int bad)
 {
 	int i;
 
 	for (i = 0; i < PT_TEST_GROUP; i++) {
+		struct pt_test_page *page = &t->pages[i];
 		u8 value = i == bad ? PT_TEST_TARGET : PT_TEST_SOURCE;
 
-		KUNIT_EXPECT_EQ(test, 1, pages[i].calls);
-		KUNIT_EXPECT_EQ(test, i + 1, pages[i].turn);
-		KUNIT_EXPECT_EQ(test, i == bad,
-				pages[i].result != DMA_TRANS_NOERROR);
-		KUNIT_EXPECT_NULL(test, memchr_inv(t->dst + i * SZ_512, value,
-						   SZ_512));
+		KUNIT_EXPECT_EQ(test, 1, page->calls);
+		KUNIT_EXPECT_EQ(test, i + 1, page->turn);
+		KUNIT_EXPECT_EQ(test, i == bad, page->result != DMA_TRANS_NOERROR);
+		KUNIT_EXPECT_NULL(test, memchr_inv(t->dst + i * SZ_512, value, SZ_512));
 	}
 }
 
 /* Of a group, PT_TEST_BAD fails: by itself, or as it is @empty */
 static void pt_test_bad_group(struct kunit *test, struct pt_test *t, int empty)
 {
-	struct pt_test_page *pages;
-
-	pages = kunit_kcalloc(test, PT_TEST_GROUP, sizeof(*pages), GFP_KERNEL);
-	KUNIT_ASSERT_NOT_NULL(test, pages);
-	pt_test_submit_group(test, t, pages, empty);
-	KUNIT_ASSERT_TRUE(test, wait_for_completion_timeout(&t->done,
-							    PT_TEST_WAIT));
-	pt_test_check_group(test, t, pages, PT_TEST_BAD);
+	pt_test_submit_group(test, t, empty);
+	KUNIT_ASSERT_TRUE(test, pt_test_ended(t));
+	pt_test_check_group(test, t, PT_TEST_BAD);
 }
 
 static void each_copy_of_a_group_has_its_own_result(struct kunit *test)
@@ -394,16 +368,11 @@ static void each_copy_of_a_group_has_its_own_result(struct kunit *test)
 static void last_is_told_behind_a_full_ring(struct kunit *test)
 {
 	struct pt_test *t = pt_test_take(test, silent);
-	struct pt_test_page *pages;
 
-	pages = kunit_kcalloc(test, PT_TEST_GROUP, sizeof(*pages), GFP_KERNEL);
-	KUNIT_ASSERT_NOT_NULL(test, pages);
-	pt_test_submit_some(test, t, pages, 0, PT_TEST_GROUP - 1, -1, 0);
-	pt_test_submit_some(test, t, pages, PT_TEST_GROUP - 1, 1, -1,
-			    DMA_PREP_INTERRUPT);
-	KUNIT_ASSERT_TRUE(test, wait_for_completion_timeout(&t->done,
-							    PT_TEST_WAIT));
-	pt_test_check_group(test, t, pages, -1);
+	pt_test_submit_some(test, t, 0, PT_TEST_GROUP - 1, -1, 0);
+	pt_test_submit_some(test, t, PT_TEST_GROUP - 1, 1, -1, DMA_PREP_INTERRUPT);
+	KUNIT_ASSERT_TRUE(test, pt_test_ended(t));
+	pt_test_check_group(test, t, -1);
 }
 
 /* A real engine can be made to fail so, as its error 9 is "illegal length" */
@@ -420,20 +389,15 @@ static void copy_without_length_fails_alone(struct kunit *test)
 static void error_is_told_wherever_it_strikes(struct kunit *test)
 {
 	struct pt_test *t = pt_test_take(test, sweeping);
-	struct pt_test_page *pages;
 	int group, i, still = 0;
 
 	for (group = 0; group <= PT_TEST_GROUP; group++) {
-		pages = kunit_kcalloc(test, PT_TEST_GROUP, sizeof(*pages),
-				      GFP_KERNEL);
-		KUNIT_ASSERT_NOT_NULL(test, pages);
 		atomic_set(&t->callbacks, 0);
 		reinit_completion(&t->done);
-		memset(t->dst, PT_TEST_TARGET, PT_TEST_LEN);
-		pt_test_submit_group(test, t, pages, -1);
+		memset(t->dst, PT_TEST_TARGET, t->len);
+		pt_test_submit_group(test, t, -1);
 		if (!wait_for_completion_timeout(&t->done, HZ)) {
-			kunit_info(test, "stands still as copy %d fails\n",
-				   group);
+			kunit_info(test, "stands still as copy %d fails\n", group);
 			still++;
 		}
 		/* For the next group */
@@ -441,8 +405,7 @@ static void error_is_told_wherever_it_strikes(struct kunit *test)
 			pt_test_status(t, t->chan->cookie);
 			msleep(20);
 		}
-		pt_test_check_group(test, t, pages, group - 1);
-		kunit_kfree(test, pages);
+		pt_test_check_group(test, t, group - 1);
 	}
 	KUNIT_EXPECT_EQ(test, 0, still);
 }
@@ -465,10 +428,8 @@ static void failed_copy_is_not_taken_again(struct kunit *test)
 	KUNIT_EXPECT_TRUE(test, pt_test_target_is(t, PT_TEST_TARGET));
 	enable_irq(irq);
 
-	KUNIT_EXPECT_TRUE(test, wait_for_completion_timeout(&t->done,
-							    PT_TEST_WAIT));
-	KUNIT_EXPECT_TRUE(test, wait_for_completion_timeout(&t->done,
-							    PT_TEST_WAIT));
+	KUNIT_EXPECT_TRUE(test, pt_test_ended(t));
+	KUNIT_EXPECT_TRUE(test, pt_test_ended(t));
 	KUNIT_EXPECT_EQ(test, DMA_ERROR, pt_test_status(t, failed));
 	KUNIT_EXPECT_EQ(test, DMA_COMPLETE, pt_test_status(t, next));
 	KUNIT_EXPECT_TRUE(test, pt_test_target_is(t, PT_TEST_SOURCE));
@@ -477,23 +438,11 @@ static void failed_copy_is_not_taken_again(struct kunit *test)
 static void terminated_group_is_waited_for(struct kunit *test)
 {
 	struct pt_test *t = pt_test_take(test, good);
-	struct pt_test_page *pages;
-	int calls;
 
-	pages = kunit_kcalloc(test, PT_TEST_GROUP, sizeof(*pages), GFP_KERNEL);
-	KUNIT_ASSERT_NOT_NULL(test, pages);
-	pt_test_submit_group(test, t, pages, -1);
+	pt_test_submit_group(test, t, -1);
 	KUNIT_EXPECT_EQ(test, 0, dmaengine_terminate_sync(t->chan));
-	calls = atomic_read(&t->callbacks);
-	memset(t->dst, PT_TEST_TARGET, PT_TEST_LEN);
-	msleep(100);
-	KUNIT_EXPECT_TRUE(test, pt_test_target_is(t, PT_TEST_TARGET));
-	KUNIT_EXPECT_EQ(test, calls, atomic_read(&t->callbacks));
-
-	reinit_completion(&t->done);
-	pt_test_copy(test, t);
-	KUNIT_EXPECT_EQ(test, DMA_TRANS_NOERROR, t->result);
-	KUNIT_EXPECT_TRUE(test, pt_test_target_is(t, PT_TEST_SOURCE));
+	pt_test_stands_still(test, t, 100);
+	pt_test_copy_well(test, t);
 }
 
 struct pt_test_list {
@@ -530,10 +479,7 @@ static void pt_test_submit_list(struct kunit *test, struct pt_test *t, int empty
 	tx = dmaengine_prep_dma_memcpy_sg(t->chan, list->dst, list->src,
 					  PT_TEST_GROUP,
 					  DMA_PREP_INTERRUPT | DMA_CTRL_ACK);
-	KUNIT_ASSERT_NOT_NULL(test, tx);
-	tx->callback_result = pt_test_callback;
-	tx->callback_param = t;
-	dmaengine_submit(tx);
+	pt_test_submit_tx(test, tx, pt_test_callback, t);
 	dma_async_issue_pending(t->chan);
 }
 
@@ -542,12 +488,10 @@ static void pt_test_copy_list(struct kunit *test, struct pt_test *t)
 	int i;
 
 	pt_test_submit_list(test, t, -1);
-	KUNIT_ASSERT_TRUE(test, wait_for_completion_timeout(&t->done,
-							    PT_TEST_WAIT));
+	KUNIT_ASSERT_TRUE(test, pt_test_ended(t));
 	KUNIT_EXPECT_EQ(test, DMA_TRANS_NOERROR, t->result);
 	for (i = 0; i < PT_TEST_GROUP; i++)
-		KUNIT_EXPECT_NULL(test, memchr_inv(t->dst + i * SZ_512, i,
-						   SZ_512));
+		KUNIT_EXPECT_NULL(test, memchr_inv(t->dst + i * SZ_512, i, SZ_512));
 }
 
 static void list_ends_once_when_all_is_copied(struct kunit *test)
@@ -567,8 +511,7 @@ static void list_with_a_bad_copy_fails(struct kunit *test)
 
 	for (i = 0; i < ARRAY_SIZE(bad); i++) {
 		pt_test_submit_list(test, t, bad[i]);
-		KUNIT_ASSERT_TRUE(test, wait_for_completion_timeout(&t->done,
-								    PT_TEST_WAIT));
+		KUNIT_ASSERT_TRUE(test, pt_test_ended(t));
 		KUNIT_EXPECT_NE(test, DMA_TRANS_NOERROR, t->result);
 		KUNIT_EXPECT_EQ(test, 2 * i + 1, atomic_read(&t->callbacks));
 		/* The next is not thought to have failed, nor to be a part of it */
@@ -584,10 +527,7 @@ static void terminated_list_is_waited_for(struct kunit *test)
 
 	pt_test_submit_list(test, t, -1);
 	KUNIT_EXPECT_EQ(test, 0, dmaengine_terminate_sync(t->chan));
-	memset(t->dst, PT_TEST_TARGET, PT_TEST_LEN);
-	msleep(100);
-	KUNIT_EXPECT_TRUE(test, pt_test_target_is(t, PT_TEST_TARGET));
-	reinit_completion(&t->done);
+	pt_test_stands_still(test, t, 100);
 	pt_test_copy_list(test, t);
 }
 
@@ -606,8 +546,7 @@ static void pause_ends_no_copy_if_offered(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, 0, dmaengine_pause(t->chan));
 	KUNIT_EXPECT_EQ(test, 0, dmaengine_resume(t->chan));
 	KUNIT_EXPECT_EQ(test, DMA_IN_PROGRESS, pt_test_status(t, cookie));
-	KUNIT_EXPECT_TRUE(test, wait_for_completion_timeout(&t->done,
-							    PT_TEST_WAIT));
+	KUNIT_EXPECT_TRUE(test, pt_test_ended(t));
 	KUNIT_EXPECT_TRUE(test, pt_test_target_is(t, PT_TEST_SOURCE));
 }
 
@@ -617,22 +556,16 @@ static void interrupt_descriptor_works_if_offered(struct kunit *test)
 	struct dma_async_tx_descriptor *tx;
 
 	if (!dma_has_cap(DMA_INTERRUPT, t->chan->device->cap_mask)) {
-		KUNIT_EXPECT_NULL(test,
-				  t->chan->device->device_prep_dma_interrupt);
+		KUNIT_EXPECT_NULL(test, t->chan->device->device_prep_dma_interrupt);
 		return;
 	}
-	tx = t->chan->device->device_prep_dma_interrupt(t->chan,
-							DMA_PREP_INTERRUPT);
-	KUNIT_ASSERT_NOT_NULL(test, tx);
-	tx->callback_result = pt_test_callback;
-	tx->callback_param = t;
-	dmaengine_submit(tx);
+	tx = t->chan->device->device_prep_dma_interrupt(t->chan, DMA_PREP_INTERRUPT);
+	pt_test_submit_tx(test, tx, pt_test_callback, t);
 	dma_async_issue_pending(t->chan);
-	KUNIT_EXPECT_TRUE(test, wait_for_completion_timeout(&t->done,
-							    PT_TEST_WAIT));
+	KUNIT_EXPECT_TRUE(test, pt_test_ended(t));
 }
 
-/* Nothing is written once synchronize has returned, and nobody is called */
+/* Neither copy goes on once synchronize has returned */
 static void pt_test_terminate(struct kunit *test, struct pt_test *t)
 {
 	pt_test_submit(test, t);
@@ -640,14 +573,10 @@ static void pt_test_terminate(struct kunit *test, struct pt_test *t)
 	dma_async_issue_pending(t->chan);
 	KUNIT_EXPECT_EQ(test, 0, dmaengine_terminate_async(t->chan));
 	dmaengine_synchronize(t->chan);
-	memset(t->dst, PT_TEST_TARGET, PT_TEST_LEN);
-	msleep(300);
-	KUNIT_EXPECT_TRUE(test, pt_test_target_is(t, PT_TEST_TARGET));
+	pt_test_stands_still(test, t, 300);
 	KUNIT_EXPECT_EQ(test, 0, atomic_read(&t->callbacks));
 
-	pt_test_copy(test, t);
-	KUNIT_EXPECT_EQ(test, DMA_TRANS_NOERROR, t->result);
-	KUNIT_EXPECT_TRUE(test, pt_test_target_is(t, PT_TEST_SOURCE));
+	pt_test_copy_well(test, t);
 }
 
 static void terminated_copy_is_waited_for(struct kunit *test)
@@ -685,7 +614,7 @@ static void copies_complete_once_while_polled(struct kunit *test)
 	for (i = 0; i < PT_TEST_COPIES; i++) {
 		pt_test_submit(test, t);
 		dma_async_issue_pending(t->chan);
-		if (!wait_for_completion_timeout(&t->done, PT_TEST_WAIT))
+		if (!pt_test_ended(t))
 			break;
 	}
 	WRITE_ONCE(t->stop, true);
