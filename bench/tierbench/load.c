@@ -109,40 +109,13 @@ static bool get(int fd, uint32_t key, char *answer, size_t head, size_t bytes)
 	return is_of(answer + head, bytes, key);
 }
 
-/* Process time of a process, be it a thread of the kernel's; 0 if there is none */
-static uint64_t cpu_of(int pid)
-{
-	clockid_t clock;
-
-	return pid > 0 && !clock_getcpuclockid(pid, &clock) ? clock_ns(clock) : 0;
-}
-
-struct counters {
-	uint64_t server_ns, kswapd_ns, promoted, demoted;
-};
-
-static struct counters counters_read(void)
-{
-	const char *server = getenv("SERVER_PID"), *kswapd = getenv("KSWAPD_PID");
-
-	return (struct counters){
-		.server_ns = cpu_of(server ? atoi(server) : 0),
-		.kswapd_ns = cpu_of(kswapd ? atoi(kswapd) : 0),
-		.promoted = vmstat("pgpromote_success"),
-		.demoted = vmstat("pgdemote_kswapd") + vmstat("pgdemote_direct") +
-			   vmstat("pgdemote_khugepaged") + vmstat("pgdemote_proactive"),
-	};
-}
-
 static void report(struct times *t, const struct counters *before, uint64_t bad, size_t bytes)
 {
 	struct counters after = counters_read();
 
 	printf("{");
 	times_print(t);
-	printf(", \"promoted\": %lu, \"demoted\": %lu, \"server_ns\": %lu, \"kswapd_ns\": %lu",
-	       after.promoted - before->promoted, after.demoted - before->demoted,
-	       after.server_ns - before->server_ns, after.kswapd_ns - before->kswapd_ns);
+	counters_print(before, &after);
 	printf(", \"mismatches\": %lu, \"verified_bytes\": %lu}\n", bad, bytes);
 }
 

@@ -32,7 +32,7 @@ static const char usage[] =
 	"  --page BYTES      of a buffer, or of a value; of an arena's folios (4096)\n"
 	"  --items N         buffers, keys, or the arena's folios (16384)\n"
 	"  --near N          buffers that the near node may have (4096)\n"
-	"  --batch N         buffers that one call moves; 0: they stay (64)\n"
+	"  --batch N         buffers that one call moves; 0: the kernel places and moves them (64)\n"
 	"  --requests N      that are measured (100000)\n"
 	"  --warmup N        requests before these (0)\n"
 	"  --seed N          of what is asked for (1)\n"

@@ -3,7 +3,7 @@
  * are hot. What is asked for twice on the far node is wanted on the near one. When
  * a batch of them is wanted, as many that a clock finds cold go down by one call of
  * move_pages(2), and the wanted ones come up by another. The request that fills the
- * batch waits for both.
+ * batch waits for both. Without batches all of that is left to the kernel.
  */
 #define _GNU_SOURCE
 #include "tierbench.h"
@@ -14,7 +14,6 @@
 
 #define RECORD_WORDS 128
 #define WRITE_EVERY 10
-#define PLACE_BATCH 64	/* where no batch is said */
 
 enum { TOUCHED = 1, WANTED = 2 };
 
@@ -32,6 +31,7 @@ struct pool {
 	void **addr;
 	int *node, *status;
 	uint64_t promoted, demoted, left, calls, move_ns, far_requests, sum;
+	struct counters before, after;	/* what is measured */
 };
 
 static uint64_t *words(const struct pool *p, size_t i)
@@ -145,7 +145,8 @@ static uint64_t mismatches(const struct pool *p, uint64_t *misplaced)
 
 		for (word = 0; word < p->opt->page / 8; word++)
 			bad += is[word] != word_at(p, i, word) + (word ? 0 : p->buffer[i].writes);
-		*misplaced += pages_not_on(p->buffer[i].node, words(p, i), p->opt->page);
+		if (p->opt->batch)
+			*misplaced += pages_not_on(p->buffer[i].node, words(p, i), p->opt->page);
 	}
 	return bad;
 }
@@ -153,6 +154,18 @@ static uint64_t mismatches(const struct pool *p, uint64_t *misplaced)
 static void forget(struct pool *p)
 {
 	p->promoted = p->demoted = p->left = p->calls = p->move_ns = p->far_requests = 0;
+}
+
+/* Where the kernel has the buffers at the end, and how many of the requests would be far ones there. */
+static void look(struct pool *p, const uint32_t *measured)
+{
+	size_t i;
+
+	for (i = 0; i < p->opt->items; i++)
+		p->buffer[i].node = pages_not_on(NEAR, words(p, i), PAGE_BYTES) ? FAR : NEAR;
+	p->far_requests = 0;
+	for (i = 0; i < p->opt->requests; i++)
+		p->far_requests += p->buffer[measured[i]].node == FAR;
 }
 
 static void serve(struct pool *p, struct times *t)
@@ -165,6 +178,7 @@ static void serve(struct pool *p, struct times *t)
 	for (i = 0; i < warmup; i++)
 		request(p, sequence[i], i);
 	forget(p);
+	p->before = counters_read();
 	t->begin_ns = before = clock_ns(CLOCK_MONOTONIC);
 	for (; i < count; i++) {
 		request(p, sequence[i], i);
@@ -173,6 +187,9 @@ static void serve(struct pool *p, struct times *t)
 		before = now;
 	}
 	t->end_ns = before;
+	p->after = counters_read();
+	if (!p->opt->batch)
+		look(p, sequence + warmup);
 	free(sequence);
 }
 
@@ -182,9 +199,12 @@ static void report(struct pool *p, struct times *t)
 
 	printf("{");
 	times_print(t);
-	printf(", \"far_requests\": %lu, \"promoted\": %lu, \"demoted\": %lu, \"left\": %lu",
-	       p->far_requests, p->promoted, p->demoted, p->left);
-	printf(", \"calls\": %lu, \"move_ns\": %lu", p->calls, p->move_ns);
+	printf(", \"far_requests\": %lu", p->far_requests);
+	if (p->opt->batch)
+		printf(", \"promoted\": %lu, \"demoted\": %lu, \"left\": %lu, \"calls\": %lu, \"move_ns\": %lu",
+		       p->promoted, p->demoted, p->left, p->calls, p->move_ns);
+	else
+		counters_print(&p->before, &p->after);
 	printf(", \"mismatches\": %lu, \"misplaced\": %lu, \"verified_bytes\": %lu}\n", bad,
 	       misplaced, p->opt->items * p->opt->page);
 }
@@ -192,7 +212,7 @@ static void report(struct pool *p, struct times *t)
 /* The buffers beyond the near node's share go down before anything is asked for. */
 static void place(struct pool *p)
 {
-	size_t i, first, count, most = p->opt->batch ? p->opt->batch : PLACE_BATCH;
+	size_t i, first, count, most = p->opt->batch;
 	uint32_t *list = zalloc(most, sizeof(*list));
 
 	for (first = p->opt->near; first < p->opt->items; first += count) {
@@ -207,7 +227,7 @@ static void place(struct pool *p)
 
 int pool_run(const struct options *opt)
 {
-	size_t most = opt->batch ? opt->batch : PLACE_BATCH;
+	size_t most = opt->batch ? opt->batch : 1;
 	struct pool p = {
 		.opt = opt,
 		.buffer = zalloc(opt->items, sizeof(struct buffer)),
@@ -222,7 +242,8 @@ int pool_run(const struct options *opt)
 	if (opt->near >= opt->items || opt->batch > opt->near / 2)
 		die(EXIT_BAD_USAGE, "--near must be less than --items, and --batch at most half of it");
 	fill(&p);
-	place(&p);
+	if (opt->batch)
+		place(&p);
 	serve(&p, &t);
 	report(&p, &t);
 	return 0;

@@ -3,6 +3,7 @@
 
 import json
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,10 @@ FOUND: dict[str, Any] = {
     **{"requests": 1000, "per_second": 500.0, "promoted": 30, "demoted": 20, "move_ns": 100000},
     **{"mismatches": 0, "misplaced": 0, "left": 0, "verified_bytes": 4096},
 }
-POOL, REDIS, ARENA = (tier.cells(PLAN, (name,), tier.ENGINES) for name in tier.APPLICATIONS)
+POOL, REDIS, ARENA = (
+    tier.cells(PLAN, (name,), tier.ENGINES, (tier.BALANCING,)) for name in tier.APPLICATIONS
+)
+LEFT = tier.cells(PLAN, tier.APPLICATIONS, tier.ENGINES, (tier.DAMON,))  # to DAMON
 
 
 def said(**other: Any) -> str:
@@ -30,11 +34,11 @@ def said(**other: Any) -> str:
 
 
 def test_each_application_has_each_engine() -> None:
-    for cells in (POOL, REDIS, ARENA):
+    for cells in (POOL, REDIS, ARENA, LEFT):
         assert cells[0].engine == rows.VANILLA
         assert {cell.engine for cell in cells} == set(tier.ENGINES)
         assert all((cell.channels > 0) == (cell.engine == "dcbm") for cell in cells)
-    names = [str(cell) for cell in (*POOL, *REDIS, *ARENA)]
+    names = [str(cell) for cell in (*POOL, *REDIS, *ARENA, *LEFT)]
     assert len(set(names)) == len(names)
     assert {cell.settings for cell in REDIS if cell.engine == rows.VANILLA} == {()}
 
@@ -68,12 +72,13 @@ def test_an_arena_is_compared_with_vanillas_move_pages() -> None:
 
 
 @pytest.mark.parametrize(
-    ("application", "cells"), [*zip(tier.APPLICATIONS, (POOL, REDIS, ARENA), strict=True)]
+    ("application", "cells"),
+    [*zip((*tier.APPLICATIONS, "damon"), (POOL, REDIS, ARENA, LEFT), strict=True)],
 )
 def test_the_docs_have_a_line_for_each_cell(application: str, cells: list[tier.Cell], tmp_path: Path) -> None:
     traced = record("migration", found={"ns": 8000, "calls": 2, "pages": 4}) + record("large", folios=1 << 20)
     moves = [{"us": 5}] if application == "arena" else []
-    found = [tier.parse(said(kswapd_ns=1, moves=moves) + traced, cell) for cell in cells]
+    found = [tier.parse(said(kswapd_ns=1, kdamond_ns=1, moves=moves) + traced, cell) for cell in cells]
     known = {"date": "2026-11-28", "commit": "0123", "kernels": {"vanilla": {"release": "6.12.1-vanilla"}}}
     result = {
         "provenance": known,
@@ -101,6 +106,20 @@ def test_the_docs_have_a_line_for_each_cell(application: str, cells: list[tier.C
 def test_what_went_wrong_counts_for_nothing(other: dict[str, int], why: str) -> None:
     with pytest.raises(FerryError, match=why):
         tier.parse(said(**other), POOL[0])
+
+
+@pytest.mark.parametrize(("moved", "enough"), [((3, 0), True), ((0, 3), True), ((0, 0), False)])
+def test_damon_may_find_one_of_hot_and_cold(moved: tuple[int, int], enough: bool) -> None:
+    cell = next(cell for cell in POOL if cell.tiering == tier.BALANCING)
+    left = replace(cell, application="redis", tiering=tier.DAMON)
+    text = said(promoted=moved[0], demoted=moved[1], kdamond_ns=5) + record(
+        "migration", found={"ns": 10, "calls": 1, "pages": 3}
+    )
+    if enough:
+        assert tier.parse(text, left)["promoted"] == moved[0]
+        return
+    with pytest.raises(FerryError, match="0 promoted, 0 demoted"):
+        tier.parse(text, left)
 
 
 def test_a_buffer_must_be_a_folio() -> None:
@@ -149,10 +168,104 @@ migration_time true"""
         assert records.of(text, "migration")["found"] == found
 
 
-@pytest.mark.parametrize("option", ["--application=mysql", "--engine=vanilla,fast"])
+def test_damon_moves_what_would_not_move_itself() -> None:
+    assert {(cell.application, cell.folio) for cell in LEFT} == {
+        ("redis", "4K"),
+        ("pool", "4K"),
+        ("pool", "2M"),
+    }
+    assert {cell.engine for cell in LEFT} == set(tier.ENGINES)
+    assert "damon_tiering()" in tier.script(LEFT[0])
+    assert "damon" not in tier.script(POOL[0])
+    large = next(cell for cell in LEFT if cell.folio == "2M")
+    traced = record("migration", found={"ns": 8000, "calls": 2, "pages": 1024}) + record("large", folios=256)
+    found = tier.parse(said(kdamond_ns=3000000) + traced, large)
+    assert [found[name] for name in ("tiering", "move_us_per_folio", "kdamond_ms")] == ["damon", 4, 3]
+    assert "kswapd_ms" not in found
+
+
+def test_a_base_whose_damon_has_no_goals_is_measured_without() -> None:
+    assert tier.tierings("6.12") == ("balancing",)
+    assert tier.tierings(paths.DEFAULT_BASE) == ("balancing", "damon")
+
+
+ZONES = """\
+Node 0, zone      DMA
+  pages free     3840
+        high     100
+        spanned  4095
+        managed  4000
+  start_pfn:           1
+Node 0, zone    DMA32
+        high     150
+        spanned  258048
+        managed  240000
+  start_pfn:           4096
+Node 0, zone   Device
+        spanned  0
+Node 1, zone    DMA32
+        high     900
+        spanned  262144
+        managed  250000
+  start_pfn:           262144
+"""
+
+
+def damon(folder: Path, shell: str, script: str) -> tuple[int, str]:
+    """What a job does that DAMON's part begins, where its files are those of a folder."""
+    (folder / "zones").write_text(ZONES)
+    there = "KDAMONDS=$WORK/kdamonds ZONEINFO=$WORK/zones\nuname() { echo 7.3.4; }\n"
+    return by_job(folder, there + script, shell=shell, libraries=("redis.sh", "tier.sh", "damon.sh"))
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_damon_is_told_what_to_do(shell: str, tmp_path: Path) -> None:
+    (tmp_path / "kdamonds").mkdir()
+    (tmp_path / "kdamonds/nr_kdamonds").touch()
+    script = 'tell() { mkdir -p "$KDAMONDS/${1%/*}" && echo "$2" >"$KDAMONDS/$1"; }\ndamon_tiering'
+    status, _ = damon(tmp_path, shell, script)
+    assert status == 0
+    told = {
+        (thread, name): (tmp_path / f"kdamonds/{thread}/contexts/0/{name}").read_text().strip()
+        for thread in (0, 1)
+        for name in (
+            *("operations", "targets/0/regions/0/start", "targets/0/regions/0/end", "schemes/0/action"),
+            *("schemes/0/target_nid", "schemes/0/quotas/goals/0/target_metric"),
+            *("schemes/0/quotas/goals/0/target_value", "schemes/0/ops_filters/0/allow"),
+        )
+    }
+    # 250 of 244,000 pages are 10.2 hundredths of a percent.
+    cold = ["paddr", "4096", str(262144 * 4096), "migrate_cold", "1", "node_mem_free_bp", "211", "N"]
+    far = [str(262144 * 4096), str(524288 * 4096)]
+    hot = ["paddr", *far, "migrate_hot", "0", "node_mem_used_bp", "9989", "Y"]
+    assert list(told.values()) == [*cold, *hot]
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_a_kernel_whose_damon_cannot_is_named(shell: str, tmp_path: Path) -> None:
+    status, text = damon(tmp_path, shell, "damon_tiering")
+    assert status == 1
+    assert "kernel 7.3.4 has no " in (why := records.of(text, "error")["text"])
+    assert "CONFIG_DAMON_SYSFS" in why
+    (tmp_path / "kdamonds/0/contexts/0/schemes/0/quotas").mkdir(parents=True)
+    (tmp_path / "kdamonds/nr_kdamonds").touch()
+    status, text = damon(tmp_path, shell, "tell 0/contexts/0/schemes/0/quotas/goals/0/nid 0")
+    assert status == 1
+    assert (
+        records.of(text, "error")["text"]
+        == "DAMON of kernel 7.3.4 does not take '0' as schemes/0/quotas/goals/0/nid"
+    )
+
+
+@pytest.mark.parametrize("option", ["--application=mysql", "--engine=vanilla,fast", "--tiering=memtis"])
 def test_unknown_names_are_refused(option: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["tier", option]) == 2
     assert "choose from" in capsys.readouterr().err
+
+
+def test_what_damon_does_not_move_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["tier", "--application=arena", "--tiering=damon"]) == 2
+    assert "DAMON moves nothing of arena: choose pool or redis" in capsys.readouterr().err
 
 
 @pytest.fixture(scope="module")

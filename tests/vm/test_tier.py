@@ -13,6 +13,7 @@ PLAN = tier.Plan(
     redis_requests=40000,  # fewer, and NUMA balancing has not looked twice
     redis_warmup=0,
     traced_requests=10000,
+    left_pools=(tier.LeftPool("4K", 16384, 80, 2000000, 0, 200000),),
     arenas=(tier.Arena("4K", 16384, "memcpy"), tier.Arena("4K", 16384, "move_pages")),
     arena_moves=2,
 )
@@ -20,7 +21,7 @@ PLAN = tier.Plan(
 
 def test_memory_moves_up_and_down_and_is_whole() -> None:
     """measure() fails if a byte is wrong, a page is not where the pool has it, or none went up or down."""
-    cells = tier.cells(PLAN, tier.APPLICATIONS, ("vanilla", "dcbm"))
+    cells = tier.cells(PLAN, tier.APPLICATIONS, ("vanilla", "dcbm"), (tier.BALANCING,))
     found, kernels = tier.measure(profile.load("cxl").as_machine(), cells)
     assert kernels.keys() == {"vanilla", "ferry"}
     by = {str(cell): each for cell, each in zip(cells, found, strict=True)}
@@ -30,3 +31,12 @@ def test_memory_moves_up_and_down_and_is_whole() -> None:
         assert other["move_ns"] < one["move_ns"]
     copied, moved = (by[f"arena, {by_}, 4K, vanilla"]["us"]["max"] for by_ in ("memcpy", "move_pages"))
     assert copied < moved
+
+
+@pytest.mark.long
+def test_damon_moves_up_and_down() -> None:
+    """It needs a second of load before it promotes."""
+    cells = tier.cells(PLAN, ("pool",), ("vanilla", "dcbm"), (tier.DAMON,))
+    found, _ = tier.measure(profile.load("cxl").as_machine(), cells)
+    assert [each["tiering"] for each in found] == [tier.DAMON] * 2
+    assert all(each["kdamond_ms"] > 0 for each in found)

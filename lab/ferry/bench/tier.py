@@ -6,6 +6,7 @@ nanosecond is an instruction, wherever its data lies: that far memory is slower 
 they say what it costs an application to have its memory moved, and not what it gives to have it near.
 """
 
+import itertools
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from typing import Any
 from ferry import packages, paths, proc
 from ferry.bench import clients, rows
 from ferry.bench.cell import PROMOTE_BATCH, setting_file
-from ferry.bench.sizes import parse_size
+from ferry.bench.sizes import PAGE, parse_size
 from ferry.errors import FerryError
 from ferry.vm import boots, qemu, records
 from ferry.vm.boots import Boot, Said
@@ -24,6 +25,10 @@ from ferry.vm.records import Record
 from ferry.vm.store import Store
 
 APPLICATIONS = ("pool", "redis", "arena")
+# Who decides what moves: as ever an application that moves its own, or NUMA balancing and reclaim; or DAMON.
+BALANCING, DAMON = TIERINGS = ("balancing", "damon")
+# DAMON of that base knows no goal of a node's free memory.
+WITHOUT_DAMON = ("6.12",)
 ENGINES = (rows.VANILLA, "none", "cpu", "dcbm")
 CHANNELS, DEPTH = 16, 256  # of the engine, and descriptors in flight on each
 PACKAGES = ("gcc", "libc6-dev", "make")
@@ -46,6 +51,18 @@ class Pool:
 
 
 @dataclass(frozen=True)
+class LeftPool:
+    """A pool that leaves it to DAMON which buffers are on the near node, and how much of it both may have."""
+
+    folio: str
+    buffers: int
+    near_mib: int
+    requests: int
+    warmup: int
+    traced: int
+
+
+@dataclass(frozen=True)
 class Arena:
     """Folios that are moved whole, by a call or by the application's own copy."""
 
@@ -62,6 +79,10 @@ class Plan:
         *(Pool("4K", 16384, 4096, batch, 400000, 100000) for batch in (64, 512, 2048)),
         Pool("2M", 128, 32, 8, 20000, 5000),
     )
+    left_pools: tuple[LeftPool, ...] = (
+        LeftPool("4K", 16384, 80, 2000000, 500000, 500000),
+        LeftPool("2M", 128, 128, 4000000, 500000, 500000),
+    )
     keys: int = 24576
     value_bytes: int = 4096
     near_mib: int = 112  # that redis may have of node 0, before Linux demotes
@@ -73,6 +94,11 @@ class Plan:
         *(Arena("2M", 32, mover) for mover in ("memcpy", "move_pages")),
     )
     arena_moves: int = 4
+
+    @property
+    def redis_load(self) -> str:
+        """Requests that count, those before them, and those that are traced, for the guest's functions."""
+        return f"{self.redis_requests} {self.redis_warmup} {self.traced_requests}"
 
 
 @dataclass(frozen=True)
@@ -87,6 +113,7 @@ class Cell:
     settings: tuple[tuple[str, int], ...] = ()  # of the kernel's, other than their defaults
     folios: int = 0  # that it has, if it says so
     rival: str = ""  # the case that it is compared with on vanilla, if not its own
+    tiering: str = BALANCING
 
     @property
     def channels(self) -> int:
@@ -104,10 +131,24 @@ def speed(figures: Record) -> float:
     return float(figures["per_second"])
 
 
-def cells(plan: Plan, applications: Sequence[str], engines: Sequence[str]) -> list[Cell]:
+def tierings(base: str) -> tuple[str, ...]:
+    """Those that a base has."""
+    return TIERINGS[:1] if base in WITHOUT_DAMON else TIERINGS
+
+
+def cells(
+    plan: Plan, applications: Sequence[str], engines: Sequence[str], chosen: Sequence[str] = TIERINGS
+) -> list[Cell]:
     """Each application on each engine; vanilla first, which the others are compared with."""
-    made = {"pool": _pools, "redis": _redis, "arena": _arenas}
-    return [cell for application in applications for cell in made[application](plan, engines)]
+    made = {
+        ("pool", BALANCING): _pools,
+        ("pool", DAMON): _left_pools,
+        ("redis", BALANCING): _redis,
+        ("redis", DAMON): _redis_by_damon,
+        ("arena", BALANCING): _arenas,
+    }
+    ways = [made[way] for way in itertools.product(applications, chosen) if way in made]
+    return [cell for way in ways for cell in way(plan, engines)]
 
 
 def _pools(plan: Plan, engines: Sequence[str]) -> list[Cell]:
@@ -125,12 +166,30 @@ def _pools(plan: Plan, engines: Sequence[str]) -> list[Cell]:
 
 def _redis(plan: Plan, engines: Sequence[str]) -> list[Cell]:
     """What NUMA balancing finds misplaced moves in its fault, or several pages at once."""
-    load = f"{plan.redis_requests} {plan.redis_warmup} {plan.traced_requests}"
-    job = f"tiered_redis {plan.value_bytes} {plan.keys} {plan.near_mib} {load}"
+    job = f"tiered_redis {plan.value_bytes} {plan.keys} {plan.near_mib} {plan.redis_load}"
     return [
         Cell("redis", "redis", "4K", engine, job, way)
         for engine in engines
         for way in (((), (PROMOTE_BATCH,)) if engine in ("none", "dcbm") else ((),))
+    ]
+
+
+def _redis_by_damon(plan: Plan, engines: Sequence[str]) -> list[Cell]:
+    job = f"damon_redis {plan.value_bytes} {plan.keys} {plan.near_mib} {plan.redis_load}"
+    return [Cell("redis", "redis, DAMON", "4K", engine, job, tiering=DAMON) for engine in engines]
+
+
+def _left_pools(plan: Plan, engines: Sequence[str]) -> list[Cell]:
+    return [
+        Cell(
+            *("pool", "pool, DAMON", pool.folio, engine),
+            f"damon_pool {parse_size(pool.folio)} {pool.near_mib} {pool.traced} --items {pool.buffers} "
+            f"--near 1 --requests {pool.requests} --warmup {pool.warmup}",
+            folios=pool.buffers,
+            tiering=DAMON,
+        )
+        for pool in plan.left_pools
+        for engine in engines
     ]
 
 
@@ -150,9 +209,9 @@ def _arenas(plan: Plan, engines: Sequence[str]) -> list[Cell]:
 
 
 def script(cell: Cell) -> str:
+    libraries = ("redis.sh", "tier.sh", *(("damon.sh",) if cell.tiering == DAMON else ()))
     lines = [
-        (qemu.GUEST / "redis.sh").read_text(),
-        (qemu.GUEST / "tier.sh").read_text(),
+        *((qemu.GUEST / name).read_text() for name in libraries),
         f"step {shlex.quote(str(cell))}",
         clients.engine_line(cell.engine, CHANNELS, DEPTH),
         *(f"echo {value} >{setting_file(name)}" for name, value in cell.settings),
@@ -178,7 +237,7 @@ def measure(
 ) -> tuple[list[Record], dict[str, str]]:
     """Each cell in a boot of its own. Returns what was found, in order, and the kernels' releases.
 
-    Raises FerryError if a byte is wrong, or nothing was promoted or demoted.
+    Raises FerryError if a byte is wrong, or nothing was promoted or demoted; DAMON may find one of it alone.
     """
     files = {name: programs(name) for name in {cell.application for cell in chosen}}
 
@@ -200,27 +259,35 @@ def parse(said: str, cell: Cell, record: str = "") -> Record:
     wrong = {name: figures[name] for name in ("mismatches", "misplaced", "left") if figures.get(name)}
     if wrong or not figures["verified_bytes"]:
         raise FerryError(f"{cell}: {wrong}, {figures['verified_bytes']} bytes verified")
-    if not cell.application == "arena" and not (figures["promoted"] and figures["demoted"]):
+    moves = [figures.get(way) for way in ("promoted", "demoted")]
+    if cell.application != "arena" and not (any if cell.tiering == DAMON else all)(moves):
         raise FerryError(f"{cell}: {figures['promoted']} promoted, {figures['demoted']} demoted")
     if cell.folio != "4K" and (large := records.of(said, "large")["folios"]) < cell.folios:
         raise FerryError(f"{cell}: {large} large folios instead of {cell.folios}")
     what: Record = {"case": cell.case, "folio": cell.folio, "engine": cell.engine}
+    what |= {"tiering": cell.tiering} if cell.tiering == DAMON else {}
     what |= {"channels": cell.channels} if cell.channels else {}
     what |= {"settings": dict(cell.settings)} if cell.settings else {}
+    if cell.tiering == DAMON:
+        # The kernel counts pages.
+        moved = {name: figures[name] * PAGE // parse_size(cell.folio) for name in ("promoted", "demoted")}
+        figures = figures | moved
     what |= figures | _of_moves(cell, figures, said)
     return what | ({"records": [record]} if record else {})
 
 
 def _of_moves(cell: Cell, figures: dict[str, Any], said: str) -> dict[str, float]:
     """The CPU's time for each folio: in the caller's moves, or in migrate_pages() as it was traced."""
-    if cell.application == "redis":
+    if cell.application == "redis" or cell.tiering == DAMON:
         traced = records.of(said, "migration")["found"]
         if not traced["pages"]:
             raise FerryError(f"{cell}: nothing has moved while migrate_pages() was traced")
+        thread = "kdamond" if cell.tiering == DAMON else "kswapd"
+        folios = traced["pages"] * PAGE / parse_size(cell.folio)
         return {
-            "move_us_per_folio": traced["ns"] / traced["pages"] / 1e3,
+            "move_us_per_folio": traced["ns"] / folios / 1e3,
             "pages_per_call": traced["pages"] / traced["calls"],
-            "kswapd_ms": figures["kswapd_ns"] / 1e6,
+            f"{thread}_ms": figures[f"{thread}_ns"] / 1e6,
         }
     if cell.application == "arena":
         moved = cell.folios * len(figures["moves"])
