@@ -3,15 +3,18 @@
 
 import re
 import shlex
+from dataclasses import replace
 from pathlib import Path
 
 from ferry import files, paths
 from ferry.kernel.kbuild import Kernel
 from ferry.suites import kselftest, ktap
+from ferry.vm import machine as machines
 from ferry.vm import qemu
 from ferry.vm.machine import Machine
 
 MODULES = ("softdma", "dcbm", "mtcopy")
+AGAIN = "one-by-one"  # what runs there has run in ranges before
 # What each machine is for, in this order: sysfs wants to see the defaults. What callers needs, no one
 # machine has; it skips the rest.
 # The poisons come last: what is poisoned stays so until the next boot, also where Linux lost track of it.
@@ -23,7 +26,7 @@ PROGRAMS = {
         *("run_mapped", "run_files", "run_poison", "poison"),
     ),
     # Once more what moves anonymous memory, where folios are not unmapped in ranges.
-    "one-by-one": (
+    AGAIN: (
         *("data", "concurrent", "extra_refs", "faults", "inflight", "memory", "move_calls"),
         *("mbind_calls", "huge_calls"),
         *("run_state", "run_races", "run_files", "torture", "run_poison", "poison"),
@@ -33,6 +36,11 @@ PROGRAMS = {
 }
 KUNIT = "/sys/kernel/debug/kunit"
 TEST_S = 600
+
+
+def get(name: str) -> Machine:
+    """A machine of PROGRAMS. The logs of the one without ranges have a name of their own."""
+    return machines.get(name) if name != AGAIN else replace(machines.get("smp").one_by_one(), name=AGAIN)
 
 
 def script(kunit: bool, programs: list[Path]) -> str:

@@ -19,7 +19,8 @@ pytestmark = [pytest.mark.vm, pytest.mark.long]
 SUITES = [
     *("migrate_offload", "migrate_offload_quota", "migrate_offload_choice", "migrate_offload_eligible"),
     *("migrate_offload_registry", "migrate_offload_overdue"),
-    *("migrate_runs", "migrate_ranges", "migrate_batches", "softdma", "dcbm", "mtcopy", "mtcopy_cpus"),
+    *("migrate_runs", "migrate_ranges", "migrate_batches", "migrate_promote"),
+    *("softdma", "dcbm", "mtcopy", "mtcopy_cpus"),
 ]
 PROGRAMS = ["data", "move_calls", "mbind_calls", "run_state", "run_races"]
 Results = dict[str, list[ktap.Case]]

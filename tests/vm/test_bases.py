@@ -19,7 +19,7 @@ BASE = "6.12"
 SUITES = [
     *("migrate_offload", "migrate_offload_quota", "migrate_offload_choice", "migrate_offload_eligible"),
     *("migrate_offload_registry", "migrate_offload_overdue"),
-    *("migrate_runs", "migrate_ranges", "migrate_batches", "migrate_mapped"),
+    *("migrate_runs", "migrate_ranges", "migrate_batches", "migrate_promote", "migrate_mapped"),
     *("softdma", "dcbm", "mtcopy", "mtcopy_cpus", "ptdma", "hisi_dma", "intel_iommu_empty_tables"),
 ]
 # This kernel has nothing that is told of changes to page tables: the debug kernel has.

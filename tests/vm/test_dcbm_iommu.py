@@ -85,9 +85,9 @@ def test_parts_of_a_folio_share_a_mapping() -> None:
     ("fault", "option"),
     [
         ("echo 11 >read_error_every", ""),
-        ("echo 5 >swap_every", ""),
-        ("echo 13 >prep_null_every", ""),
-        ("echo 20 >late_ms; echo 9 >late_every", ""),
+        pytest.param("echo 5 >swap_every", "", marks=pytest.mark.long),
+        pytest.param("echo 13 >prep_null_every", "", marks=pytest.mark.long),
+        pytest.param("echo 20 >late_ms; echo 9 >late_every", "", marks=pytest.mark.long),
         ("echo 11 >stall_every", "--allow-partial"),
     ],
 )
@@ -120,7 +120,7 @@ def test_driver_that_takes_no_lists_has_a_descriptor_for_each() -> None:
     assert counted["descriptors"] > FOLIOS // 2
 
 
-@pytest.mark.parametrize("iommu", [True, False])
+@pytest.mark.parametrize("iommu", [True, pytest.param(False, marks=pytest.mark.long)])
 @pytest.mark.parametrize(("fault", "option"), [("error-at=5", ""), ("stall-at=5", "--allow-partial")])
 def test_faulty_channel_loses_no_byte(fault: str, option: str, iommu: bool) -> None:
     """One descriptor is many folios: the CPU copies them all, or all stay and their pages are kept."""

@@ -108,6 +108,7 @@ def test_dcbm_copies_by_a_queue_of_accel_config() -> None:
     assert re.search(r"dmatest: dma0chan0-copy0: summary 20 tests, 0 failures", said["log"])
 
 
+@pytest.mark.long
 def test_accel_config_passes_its_own_test() -> None:
     """It sets what can be configured, reads it back, and tries what is beyond the device's limits."""
     said = _accel_config("accel-config test 2>&1 | output test")["test"]
@@ -121,6 +122,7 @@ DEVICE = f"{emulator.DSA},descriptor-ns=100"
 QUEUES = 2
 
 
+@pytest.mark.long
 def test_dpdk_copies_fills_and_sees_each_error() -> None:
     """An address of 0 is refused by the IOMMU, and the record says so."""
     said = dpdk.autotest(DEVICE, f",max_queues={QUEUES}")
@@ -131,6 +133,7 @@ def test_dpdk_copies_fills_and_sees_each_error() -> None:
     assert "fault addr 0x0 " in said.log
 
 
+@pytest.mark.long
 def test_dpdk_fails_where_one_copy_does() -> None:
     said = dpdk.autotest(f"{DEVICE},error-at=1000", ",max_queues=1")
     assert not said.passed

@@ -162,9 +162,11 @@ def test_tune_measures_every_engine_at_every_size(tuned: dict[str, str]) -> None
 
 
 def test_tune_writes_what_it_recommends(tuned: dict[str, str]) -> None:
-    conf = _json(tuned["tune"])["recommended"]["conf"]
+    recommended = _json(tuned["tune"])["recommended"]
+    conf = recommended["conf"]
     assert tuned["conf"] == ",".join(f"{name} = {value}" for name, value in conf.items())
-    assert conf["target_us"] == "900"
+    # What is set, unless the twofold that tune tries was the better on this machine.
+    assert conf["target_us"] == ("1800" if "target_us=1800:" in recommended["why"] else "900")
     assert "reasons" not in conf
 
 

@@ -6,7 +6,7 @@ import pytest
 from ferry.vm import emulator
 from tests import dpdk
 
-pytestmark = pytest.mark.vm
+pytestmark = [pytest.mark.vm, pytest.mark.long]
 
 # As long as the profile xeon-ioat has it.
 DEVICE = f"{emulator.IOAT},descriptor-ns=2000"

@@ -90,7 +90,7 @@ def test_memory_returns_to_its_level() -> None:
     assert not {name: kib for name, kib in found.items() if kib > iommu.LEFT_LIMIT_KIB}
 
 
-@pytest.mark.parametrize("flavour", ["ferry", "debug"])
+@pytest.mark.parametrize("flavour", ["ferry", pytest.param("debug", marks=pytest.mark.long)])
 def test_map_that_fails_leaves_nothing(flavour: str) -> None:
     """Pages are mapped up to one that has no access; the same places can be mapped after that.
 

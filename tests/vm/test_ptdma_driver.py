@@ -148,7 +148,7 @@ def test_depth_of_one_needs_no_word_about_head() -> None:
     right, wrong = (_sweep(depth, guess)[guess] for depth in (1, 31))
     assert _outcome(right, case) == "ok", right
     assert _outcome(wrong, case) == "fail"
-    assert "pages[i].result != DMA_TRANS_NOERROR" in wrong
+    assert "page->result != DMA_TRANS_NOERROR" in wrong
 
 
 @pytest.mark.parametrize(("head", "outcome"), [("end", "ok"), ("fetch", "fail")])

@@ -27,6 +27,8 @@ _WARNING = re.compile(rf"(?:warning|error): |{_NOT_RUN}")
 _TYPE = re.compile(r":\d+: (?:ERROR|WARNING|CHECK):([A-Z0-9_]+): ")
 # ccache has gcc compile what is preprocessed already, where macros of Linux compare with themselves.
 _QUIET = "KCFLAGS=-Wno-tautological-compare"
+# Linux's own tools call "python3" and mean Debian's, which has the packages they need.
+_ENV = {"PATH": f"/usr/bin:{os.environ['PATH']}"}
 # sparse follows no lock that is taken or left under a condition, nor one that a function of Linux's
 # returns with (folio_walk_start, folio_lruvec_lock_irq): in these it finds an imbalance, and none is.
 _CONDITIONAL_LOCKS = re.compile(
@@ -36,7 +38,11 @@ _CONDITIONAL_LOCKS = re.compile(
 
 
 def checkpatch(table: series.Table) -> None:
-    """checkpatch.pl --strict over the exported series; raises FerryError with what it says."""
+    """checkpatch.pl --strict over the exported series; raises FerryError with what it says.
+
+    It asks spdxcheck.py and get_maintainer.pl of each file, which takes most of its time: all files are given
+    to the former at once, and who maintains them is not asked.
+    """
     packages.ensure(["perl", "python3-ply", "python3-git"])
     style = (
         *("--terse", "--showfile", "--show-types", "--no-summary", "--quiet", "--color=never"),
@@ -46,10 +52,14 @@ def checkpatch(table: series.Table) -> None:
     complaints, clean = [], []
     root = tree.HERE.tree
 
+    _spdxcheck(root)
+
     def listen(patch: Path) -> list[str]:
-        return _complaints([root / "scripts/checkpatch.pl", "--strict", *style, patch], root).splitlines()
+        place = root / "scripts/checkpatch.pl"
+        return _complaints([place, f"--root={alone}", "--strict", *style, patch], root).splitlines()
 
     with tempfile.TemporaryDirectory() as scratch, ThreadPoolExecutor(os.cpu_count()) as pool:
+        alone = _root_for_checkpatch(root, Path(scratch) / "root")
         written = series.export(table, Path(scratch) / "series", tree.HERE)
         for checked in table.series:
             patches = written[checked.name][1:]
@@ -61,6 +71,26 @@ def checkpatch(table: series.Table) -> None:
         raise FerryError("checkpatch complains:\n  " + "\n  ".join(complaints))
     for summary in clean:
         note(f"checkpatch --strict: {summary}")
+
+
+def _spdxcheck(root: Path) -> None:
+    """Whether the licenses that Ferry's files name are known; raises FerryError with those that are not."""
+    # It ends well whatever it says.
+    said = proc.output([root / "scripts/spdxcheck.py", *tree.HERE.src_files()], cwd=root, env=_ENV)
+    if said:
+        raise FerryError(f"spdxcheck complains:\n{said}")
+
+
+def _root_for_checkpatch(root: Path, place: Path) -> Path:
+    """The same tree by links, without the programs that checkpatch starts for each file."""
+    (place / "scripts").mkdir(parents=True)
+    for path in root.iterdir():
+        if path.name != "scripts":
+            (place / path.name).symlink_to(path)
+    for path in (root / "scripts").iterdir():
+        if path.name not in ("spdxcheck.py", "get_maintainer.pl"):
+            (place / "scripts" / path.name).symlink_to(path)
+    return place
 
 
 def judge(checked: series.Series, said: dict[str, list[str]]) -> tuple[list[str], str]:
@@ -174,8 +204,7 @@ def _make_and_listen(out: Path, targets: list[str], title: str) -> list[str]:
 def _complaints(args: proc.Args, cwd: Path) -> str:
     """What one of Linux's own tools says if it is not content."""
     try:
-        # They call "python3" and mean Debian's, which has the packages they need.
-        proc.output(args, cwd=cwd, env={"PATH": f"/usr/bin:{os.environ['PATH']}"})
+        proc.output(args, cwd=cwd, env=_ENV)
     except CommandFailed as err:
         return err.output
     return ""

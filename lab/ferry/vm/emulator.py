@@ -40,8 +40,14 @@ PACKAGES = (
 )  # fmt: skip
 FIRMWARE_PACKAGES = ("qemu-system-data", "seabios")
 
-# Debian's own Python runs Debian's meson, whatever else is in the user's PATH.
-_ENV = {"LC_ALL": "C", "PATH": f"/usr/lib/ccache:/usr/bin:{os.environ['PATH']}"}
+# Debian's own Python runs Debian's meson, whatever else is in the user's PATH. QEMU is compiled by absolute
+# paths: ccache is to find what another checkout has compiled.
+_ENV = {
+    "LC_ALL": "C",
+    "PATH": f"/usr/lib/ccache:/usr/bin:{os.environ['PATH']}",
+    "CCACHE_BASEDIR": str(paths.BUILD),
+    "CCACHE_NOHASHDIR": "1",
+}
 _STEP = re.compile(r"\[(\d+/\d+)\] (?:\S+ ){2,}?\S*?([\w.-]+)$")
 
 
