@@ -11,8 +11,10 @@ import pytest
 from ferry import cli, paths
 from ferry.commands import report as command
 from ferry.errors import FerryError, UsageError
-from ferry.results import figures, page, picture
+from ferry.results import figures, lines, page, picture
 from ferry.results.figures import Kept
+from ferry.suites import torture
+from ferry.vm import store
 
 README = paths.ROOT / "README.md"
 
@@ -41,6 +43,19 @@ def test_no_column_is_empty(path: Path) -> None:
     for table in re.findall(r"(?:^\|.*\n)+", path.read_text(), re.MULTILINE):
         head, _, *rows = ([each.strip() for each in line.split("|")[1:-1]] for line in table.splitlines())
         assert [name for name, *column in zip(head, *rows, strict=True) if not any(column)] == []
+
+
+@pytest.mark.parametrize("path", figures.PAGES, ids=lambda path: path.name)
+def test_a_line_is_in_its_block_or_alone(path: Path) -> None:
+    text = path.read_text()
+    blocks = 0
+    for number, line in enumerate(text.splitlines(), 1):
+        part, within = figures.part(text, number)
+        assert part.splitlines()[within - 1] == line
+        is_block = part.startswith("<!-- figures: ") and part.endswith("<!-- end of figures -->")
+        assert is_block or part == f"{line}\n"
+        blocks += is_block and within == 1
+    assert blocks == text.count("<!-- figures: ")
 
 
 def test_another_ratio_is_noticed(kept: Kept) -> None:
@@ -80,6 +95,29 @@ def test_the_earlier_design_is_shown_at_its_better_batch(kept: Kept) -> None:
         assert "1.11 /" not in figures.BLOCKS["sensitivity"](kept)
 
 
+@pytest.fixture
+def told() -> dict[str, Any]:
+    """What results of tests have beside their outcomes."""
+    kernels = {"debug": {"release": "1.0.1-debug"}}
+    return {"provenance": {"date": "2026-01-02 03:04", "commit": "c0ffee", "kernels": kernels}}
+
+
+def test_the_campaign_has_its_sums_and_says_what_was_not_there(kept: Kept, told: dict[str, Any]) -> None:
+    moved = dict.fromkeys(torture.FIGURES, 1) | {"moved": 1500, "struck": 7}
+    kept["torture"] = told | {
+        "classes": [
+            {"name": "fork", "figures": moved, "verdict": "passed"},
+            {"name": "ksm", "figures": moved, "verdict": "passed"},
+            {"name": "slab_fails", "figures": {}, "verdict": "not here: no faults"},
+        ]
+    }
+    lines = figures.BLOCKS["campaign"](kept).splitlines()
+    assert lines[0] == "2026-01-02, commit c0ffee, Linux 1.0.1; classes: 2 passed, 1 not here: no faults."
+    assert lines[-4].startswith("| `fork` | 1 | 1,500 | 1 | 7 |")
+    assert lines[-2].startswith("| `slab_fails` |  |  |")
+    assert lines[-1].startswith("| all | 2 | 3,000 | 2 |  |")
+
+
 def test_figures_that_nobody_makes_are_refused(kept: Kept) -> None:
     with pytest.raises(FerryError, match="no figures 'mine': there are headline"):
         figures.fill("<!-- figures: mine -->\n1.5\n<!-- end of figures -->", kept)
@@ -94,6 +132,20 @@ def test_commands_of_kept_results_are_understood() -> None:
     for line in figures.COMMANDS.values():
         if line.startswith("./ferry"):
             cli.parse(line.split()[1:])
+
+
+@pytest.mark.parametrize("path", sorted(figures.FOLDER.glob("*.json")), ids=lambda path: path.stem)
+def test_what_measures_a_result_again_is_of_the_same_linux(path: Path) -> None:
+    result = json.loads(path.read_text())
+    words = page.command(path.stem, result).split()
+    release = result["provenance"]["kernels"].popitem()[1]["release"]
+    assert release.startswith(f"{cli.parse(words[1:]).base}.")
+
+
+@pytest.mark.parametrize("name", [name for name in figures.COMMANDS if name.endswith("-6.12")])
+def test_a_kept_result_of_the_lts_is_written_where_it_is_kept_from(name: str) -> None:
+    """Not into the folder of that base, of which report --keep takes nothing."""
+    assert cli.parse(figures.COMMANDS[name].split()[1:]).json == f"out/{name}.json"
 
 
 def test_page_of_tables_is_of_the_kept_results(tmp_path: Path) -> None:
@@ -135,7 +187,7 @@ def test_whole_results_of_each_own_server_are_kept(out: Path) -> None:
     _measured(out, "table-v1-cycles", quick=False, profile="v1")
     _measured(out, "redis-cxl", profile="cxl")
     command.keep()
-    assert sorted(path.name for path in figures.FOLDER.iterdir()) == [
+    assert sorted(path.name for path in figures.FOLDER.glob("*.json")) == [
         "no-engine.json",
         "table-v1-cycles.json",
         "table-v5-batch.json",
@@ -167,6 +219,45 @@ def test_a_cell_without_its_records_is_not_kept(out: Path, more: dict[str, Any])
     with pytest.raises(FerryError, match="1 without records, first engine dcbm"):
         command.keep()
     assert not figures.FOLDER.exists()
+
+
+def _recorded(name: str, said: str) -> None:
+    store.Store({"date": "2026-11-30"}).keep(name, {"title": "none"}, said)
+
+
+def test_records_are_kept_with_their_result(out: Path) -> None:
+    """Also those that out/records has lost since they were kept."""
+    _recorded("c0ffee", "a line")
+    _recorded("beef", "another")
+    _measured(out, "redis", runs=[{"engine": "cpu", "records": ["c0ffee"]}])
+    command.keep()
+    place = figures.FOLDER / "redis.json"
+    assert lines.place(place) == figures.FOLDER / "records/redis.jsonl.xz"
+    before = lines.place(place).read_bytes()
+    (store.folder() / "c0ffee.json").unlink()
+    command.keep()
+    assert lines.place(place).read_bytes() == before
+    _measured(out, "redis", runs=[{"engine": "cpu", "records": ["c0ffee", "beef"]}, {"records": ["beef"]}])
+    command.keep()
+    kept = {name: json.loads(line) for name, line in lines.kept(place).items()}
+    assert {name: record["said"] for name, record in kept.items()} == {"beef": "another", "c0ffee": "a line"}
+    assert kept["beef"]["date"] == "2026-11-30"
+
+
+def test_a_result_whose_record_is_lost_is_not_kept(out: Path) -> None:
+    _recorded("beef", "another")
+    _measured(out, "demo", runs=[{"engine": "cpu", "records": ["beef"]}])
+    _measured(out, "redis", runs=[{"engine": "cpu", "records": ["c0ffee"]}])
+    with pytest.raises(FerryError, match="redis: record c0ffee is lost: measure it again"):
+        command.keep()
+    assert not figures.FOLDER.exists()
+
+
+def test_kept_records_are_those_that_the_results_name() -> None:
+    """None is kept for a result that has others, or that is not kept any more."""
+    for path in (figures.FOLDER / lines.FOLDER).glob("*"):
+        result = figures.FOLDER / f"{path.name.removesuffix(lines.SUFFIX)}.json"
+        assert sorted(lines.kept(result)) == lines.names(json.loads(result.read_text())), path
 
 
 def test_results_of_another_base_are_not_kept(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:

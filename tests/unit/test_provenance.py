@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from ferry import files, paths
+from ferry import files, git, paths
 from ferry.commands import table
 from ferry.kernel import tree
 from ferry.results import figures, provenance
@@ -88,6 +88,22 @@ def test_this_machine_says_its_kernel_and_compiler() -> None:
 def test_another_machine_or_a_part_has_a_file_of_its_own(profile: str, quick: bool, name: str) -> None:
     result: dict[str, Any] = {"table": "v5-throughput", "profile": profile, "quick": quick}
     assert table.place(result).name == name
+
+
+def test_a_file_that_no_commit_has_is_a_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kernel is built of all files of kernel/src, also of those that git was not told of."""
+    monkeypatch.setattr(paths, "ROOT", tmp_path)
+    git.git(tmp_path, "init", "-q")
+    (tmp_path / ".gitignore").write_text("/out/\n")
+    git.git(tmp_path, "add", ".")
+    git.git(tmp_path, "commit", "-q", "-m", "all")
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out/demo.json").touch()
+    head = git.git(tmp_path, "rev-parse", "--short=12", "HEAD")
+    assert provenance.everywhere()["commit"] == head
+    (tmp_path / "kernel/src").mkdir(parents=True)
+    (tmp_path / "kernel/src/new.c").touch()
+    assert provenance.everywhere()["commit"] == f"{head}-changed"
 
 
 def test_two_runs_have_logs_of_their_own() -> None:

@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -71,6 +72,15 @@ def test_each_modelled_engine_is_taken_whole() -> None:
 def test_one_modelled_engine_at_a_time(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["torture", "--ptdma", "head=end", "--dsa", "error-at=5"]) == 2
     assert "--ptdma and --dsa: choose one engine" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("name", "most"), [("ptdma", 16), ("ioat", 8), ("dsa", 8)])
+def test_no_more_of_an_engine_than_have_a_place(name: str, most: int) -> None:
+    few: dict[str, Any] = {name: ("",) * most}
+    many: dict[str, Any] = {name: ("",) * (most + 1)}
+    torture.Plan(**few).check()
+    with pytest.raises(UsageError, match=f"{most + 1} times --{name}: choose at most {most}"):
+        torture.Plan(**many).check()
 
 
 def test_a_sum_keeps_each_complaint() -> None:
@@ -167,6 +177,11 @@ def test_what_is_no_fault_of_a_class_ends_all(monkeypatch: pytest.MonkeyPatch) -
     _fake(monkeypatch, boot, ["nothing", "fork"])
     with pytest.raises(FerryError, match="no ptdma"):
         torture.run(torture.Plan())
+
+
+def test_an_unknown_class() -> None:
+    with pytest.raises(UsageError, match=r"no class .poisson.: choose from .*, poison,"):
+        torture.Plan(classes=("poisson",)).check()
 
 
 def test_an_unknown_kernel() -> None:

@@ -9,7 +9,7 @@ from ferry import files, paths
 from ferry.commands import options
 from ferry.errors import FerryError, UsageError
 from ferry.progress import note
-from ferry.results import compare, figures, grid, page, picture, present, trace
+from ferry.results import compare, figures, grid, lines, page, picture, present, trace
 from ferry.results import report as report_files
 from ferry.results.grid import Grid
 from ferry.vm import store
@@ -46,23 +46,32 @@ def run(args: argparse.Namespace) -> int:
 def _trace(line: str, kept: figures.Kept) -> int:
     """A table of what a line is made of, each figure with its records."""
     name, _, number = line.rpartition(":")
-    if not number.isdigit() or not Path(name).is_file():
+    if not number.isdigit() or not Path(name).is_file() or not name.endswith(".md"):
         raise UsageError(f"--trace {line}: name a page and a line, as in README.md:16")
-    lines = []
+    rows = []
     for source in trace.sources(Path(name).read_text(), int(number), kept):
         figure = (source.result, source.cell, source.figure, f"{source.value:,.6g}")
-        lines.append((", ".join(source.shown), *figure, _records(source, kept)))
+        rows.append((", ".join(source.shown), *figure, _records(source, kept)))
     head = ("figure", "docs/results", "cell", "its figure", "value", "measured")
-    grid.show(Grid(line, head, lines, left=len(head)))
+    grid.show(Grid(line, head, rows, left=len(head)))
     return 0
 
 
 def _records(source: trace.Source, kept: figures.Kept) -> str:
     """Where a figure comes from: its records, if there are any, when, and how it is measured again."""
-    origin = kept[source.result]["provenance"]
-    names = [f"{name}{'' if store.load(name) else ' (not here)'}" for name in source.records]
-    records = f"record {', '.join(names)}" if names else "before there were records"
-    return f"{records}; {origin['date']}, {origin['commit']}; {figures.COMMANDS[source.result]}"
+    result = kept[source.result]
+    origin = result["provenance"]
+    names = source.records
+    records = f"record {', '.join(names)}, {_place(source, kept)}" if names else "before there were records"
+    return f"{records}; {origin['date']}, {origin['commit']}; {page.command(source.result, result)}"
+
+
+def _place(source: trace.Source, kept: figures.Kept) -> str:
+    """Where the records of a figure are."""
+    result = kept.folder / f"{source.result}.json"
+    if set(source.records) <= lines.kept(result).keys():
+        return f"in {lines.place(result).relative_to(kept.folder.parent.parent)}"
+    return "in out/records" if all(map(store.load, source.records)) else "which nobody kept"
 
 
 def _headline(kept: figures.Kept) -> bytes:
@@ -80,8 +89,9 @@ def _headline(kept: figures.Kept) -> bytes:
 
 
 def keep() -> None:
-    """Copy the results that out/ has. Raises FerryError if one is of files that no commit has, or a cell
-    does not say what it is made of, and UsageError for those of another base, which no page shows."""
+    """Copy the results that out/ has, and their records. Raises FerryError if one is of files that no commit
+    has, or a cell does not say what it is made of, or that is lost, and UsageError for those of another base,
+    which no page shows."""
     if paths.BASE != paths.DEFAULT_BASE:
         raise UsageError(f"--keep is for results of base {paths.DEFAULT_BASE}: leave out --base")
     # What is of a part of the cells, or of another machine, has another name.
@@ -98,6 +108,7 @@ def keep() -> None:
         for profile in result.get("profiles", []):
             del profile["functions"]  # thousands, which no page shows
         results[figures.FOLDER / path.name] = result
-    figures.FOLDER.mkdir(exist_ok=True)
+    said = {target: lines.of(target, lines.names(result)) for target, result in results.items()}
     for target, result in results.items():
+        files.write_bytes(lines.place(target), said[target])
         report_files.write_json(target, result)

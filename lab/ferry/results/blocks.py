@@ -2,6 +2,7 @@
 """Blocks of kept figures: how they are written, and those that are of no published table."""
 
 import functools
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -118,17 +119,24 @@ def clients(kept: Results) -> str:
 
 
 def tier(kept: Results, application: str) -> str:
-    """The cells of one application, with what it has."""
+    """The cells of one application, with what it has; or of all whose memory DAMON has moved."""
     result = kept["tier"]
-    cells = [cell for cell in result["cells"] if cell["case"].partition(",")[0] == application]
+    cells = [cell for cell in result["cells"] if application == _tier_block(cell)]
+    if not cells:
+        return f"{origin(result)}: not measured."
     # Not of COLUMNS, where a step of a migration is called as the engine is
     columns = dict((*present.CLIENTS, *present.TIERS, *present.WORDS)) | {
+        "application": lambda cell: cell["case"].partition(",")[0],
         "buffers a call": lambda cell: cell["case"].partition(", ")[2].removesuffix(" buffers a call"),
         "moved by": lambda cell: cell["case"].partition(", ")[2],
         "ratio": ratio,
     }
     shown = {name: columns[name] for name in TIER_COLUMNS[application]}
     return f"{origin(result)}:\n\n{lines(cells, shown)}"
+
+
+def _tier_block(cell: Json) -> str:
+    return str(cell.get("tiering") or cell["case"].partition(",")[0])
 
 
 # What the docs say of each application.
@@ -142,6 +150,10 @@ TIER_COLUMNS = {
         *("kswapd's CPU, ms", "CPU a folio moved, us", "pages a call"),
     ),
     "arena": ("folio", "moved by", "engine", "a move, ms", "ratio", "gains", "99.9th, us", "longest, us"),
+    "damon": (
+        *("application", "folio", "engine", "requests/s", "gains", "99.9th, us", "longest, us"),
+        *("promoted", "demoted", "DAMON's CPU, ms", "CPU a folio moved, us", "pages a call"),
+    ),
 }
 
 
@@ -176,6 +188,28 @@ def profile(kept: Results) -> str:
     return f"{origin(result)}, instructions per folio:\n\n{table(head, rows)}"
 
 
+def campaign(kept: Results) -> str:
+    """What each class of trouble moved, and how much of it the engine; and the sums."""
+    result = kept["torture"]
+    columns = {name: show for name, show in present.TESTS if name in CAMPAIGN_COLUMNS}
+    rows = [
+        [f"`{outcome['name']}`", *(show(outcome) for show in columns.values())]
+        for outcome in result["classes"]
+    ]
+    told = [outcome["figures"] for outcome in result["classes"] if outcome["figures"]]
+    sums = {"figures": {name: sum(figures[name] for figures in told) for name in told[0]}}
+    rows.append(["all", *("" if name == "struck" else show(sums) for name, show in columns.items())])
+    verdicts = Counter(outcome["verdict"] for outcome in result["classes"])
+    ended = ", ".join(f"{count} {verdict}" for verdict, count in verdicts.items())
+    return f"{origin(result)}; classes: {ended}.\n\n{table(['class', *columns], rows)}"
+
+
+CAMPAIGN_COLUMNS = (
+    *("s", "folios moved", "by engine", "struck", "MiB verified"),
+    *("kind", "refs", "busy", "error", "left", "KiB kept"),
+)
+
+
 def iommu_costs(kept: Results) -> str:
     """Instructions of each loop, and how many more than vanilla's they are."""
     result = kept[IOMMU]
@@ -208,6 +242,7 @@ BLOCKS: dict[str, Block] = {
     **{f"tier-{name}": functools.partial(tier, application=name) for name in TIER_COLUMNS},
     "steps": steps,
     "profile": profile,
+    "campaign": campaign,
     "iommu-costs": iommu_costs,
     "iommu-memory": iommu_memory,
 }

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from ferry import files, paths
-from ferry.results import figures, picture, present
+from ferry.results import blocks, figures, picture, present
 from ferry.results.compare import Json
 from ferry.results.grid import Grid
 from ferry.tables import experiments
@@ -88,10 +88,16 @@ def _introduction(result: Json) -> str:
     return text
 
 
-def _command(name: str, result: Json) -> str:
-    """What measures it again."""
-    if "table" not in result:
-        return figures.COMMANDS[name]
+def command(name: str, result: Json) -> str:
+    """What measures it again, on the Linux that it is of."""
+    words = figures.COMMANDS[name] if "table" not in result else _of_table(result)
+    if present.is_here(result) or "--base" in words:
+        return words
+    base = ".".join(blocks.release(result).split(".")[:2])
+    return words.replace("./ferry", f"./ferry --base {base}" if base != paths.DEFAULT_BASE else "./ferry")
+
+
+def _of_table(result: Json) -> str:
     profile = result["profile"].removesuffix(experiments.ONE_BY_ONE)
     usual = (experiments.HERE, experiments.get(result["table"]).profile)
     flags = [
@@ -111,7 +117,7 @@ def _facts(name: str, result: Json) -> str:
         f"kernel, {flavour}": f"{kernel['release']}, config {kernel['config']}, {kernel['compiler']}"
         for flavour, kernel in origin.pop("kernels").items()
     }
-    facts = {"command": _command(name, result), **kernels, **origin}
+    facts = {"command": command(name, result), **kernels, **origin}
     facts |= present.residuals(result.get("cells", []))
     facts |= {"not measured": "; ".join(result.get("missing", [])) or "nothing"}
     items = "".join(

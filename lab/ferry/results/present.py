@@ -232,6 +232,7 @@ TIERS: tuple[tuple[str, Show], ...] = (
     ("demoted", number("demoted")),
     ("CPU in moves, ms", number("move_ms", ",.1f")),
     ("kswapd's CPU, ms", number("kswapd_ms", ",.1f")),
+    ("DAMON's CPU, ms", number("kdamond_ms", ",.1f")),
     ("CPU a folio moved, us", number("move_us_per_folio", ",.2f")),
     ("pages a call", number("pages_per_call", ",.1f")),
 )

@@ -82,10 +82,10 @@ def everywhere() -> dict[str, str]:
 
 
 def _commit() -> str:
-    """Ferry's commit, and whether files differ from it; a tarball has none."""
+    """Ferry's commit, and whether files differ from it or are not in it; a tarball has none."""
     try:
         head = git(paths.ROOT, "rev-parse", "--short=12", "HEAD")
-        return head + ("-changed" if git(paths.ROOT, "status", "--porcelain", "-uno") else "")
+        return head + ("-changed" if git(paths.ROOT, "status", "--porcelain") else "")
     except FerryError:
         return "unknown"
 

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0
 """Which kept figures, and which records, a line of README or docs is made of.
 
-A line depends on what changes it: each kept figure is changed in turn, and the page is written with that.
+A line depends on what changes it: each kept figure is changed in turn, and the line is written with that.
 So nobody has to say for each block where its figures come from, and nobody can say it wrong.
 """
 
-import copy
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,25 +34,27 @@ class Source:
 
 
 class _Page:
-    """A page, one of its lines, and how that would be if a kept figure were another."""
+    """A line of a page, and how that would be if a kept figure were another."""
 
     def __init__(self, text: str, number: int, kept: Kept) -> None:
-        names = [name for name in figures.COMMANDS if (kept.folder / f"{name}.json").is_file()]
-        self.text, self.number = text, number
-        self.results = {name: kept[name] for name in names}
-        self.line = self._line(self.results)
+        filled = figures.fill(text, kept)
+        count = len(filled.splitlines())
+        if not 0 < number <= count:
+            raise UsageError(f"line {number}: the page has {count}")
+        # No more is written anew each time than what has the line, of the results that it is made of.
+        self.text, self.number = figures.part(filled, number)
+        self.results = Kept(kept.folder)
+        self.line = self._line()
 
-    def _line(self, results: dict[str, Json]) -> str:
-        filled = figures.fill(self.text, results).splitlines()
-        if not 0 < self.number <= len(filled):
-            raise UsageError(f"line {self.number}: the page has {len(filled)}")
-        return filled[self.number - 1]
+    def _line(self) -> str:
+        return figures.fill(self.text, self.results).splitlines()[self.number - 1]
 
-    def changed(self, name: str, index: int, times: float, path: str = "") -> set[int] | None:
+    def changed(self, cell: Json, times: float, path: str = "") -> set[int] | None:
         """Which numbers of the line are others if a figure of a cell is, or if all are: by their places.
         None if no number is, and an empty set if the line is another altogether."""
         try:
-            line = self._line(self.results | {name: _times(self.results[name], index, times, path)})
+            with _times(cell, times, path):
+                line = self._line()
         except (FerryError, LookupError, ValueError, ZeroDivisionError):
             return set()
         if line == self.line:
@@ -65,12 +67,12 @@ class _Page:
     def sources(self, times: float, explained: set[int]) -> Iterator[tuple[set[int], Source]]:
         """What changes a number whose source is not known yet."""
         numbers = _NUMBER.findall(self.line)
-        for name, result in self.results.items():
-            for index, cell in enumerate(compare.cells(result)):
-                if self.changed(name, index, times) is None:
+        for name in (name for name in figures.COMMANDS if name in self.results):
+            for cell in compare.cells(self.results[name]):
+                if self.changed(cell, times) is None:
                     continue
                 for path, value in compare.figures(cell).items():
-                    places = self.changed(name, index, times, path)
+                    places = self.changed(cell, times, path)
                     if places is not None and not places & explained:
                         shown = tuple(numbers[place] for place in sorted(places))
                         records = tuple(cell.get("records", ()))
@@ -88,14 +90,21 @@ def sources(text: str, number: int, kept: Kept) -> list[Source]:
     return [source for _, source in explained]
 
 
-def _times(result: Json, index: int, times: float, path: str) -> Json:
-    """A result with a figure of one of its cells, or with all of them, many times as large."""
-    changed: Json = copy.deepcopy(result)
-    cell = compare.cells(changed)[index]
+@contextmanager
+def _times(cell: Json, times: float, path: str) -> Iterator[None]:
+    """Have a figure of a cell, or all of them, many times as large for a while."""
+    before: list[tuple[Any, Any, float]] = []
     for name in [path] if path else compare.figures(cell):
         place: Any = cell
         *parents, last = name.split(".")
         for key in parents:
             place = place[int(key) if isinstance(place, list) else key]
-        place[int(last) if isinstance(place, list) else last] *= times
-    return changed
+        at = int(last) if isinstance(place, list) else last
+        before.append((place, at, place[at]))
+    try:
+        for place, at, value in before:
+            place[at] = value * times
+        yield
+    finally:
+        for place, at, value in before:
+            place[at] = value

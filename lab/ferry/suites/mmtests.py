@@ -22,17 +22,23 @@ from ferry.vm.machine import Machine
 from ferry.vm.records import Record
 from ferry.vm.store import Store
 
-# Command lines, as run_vmtests.sh has them. khugepaged.c of 6.12.117 does not compile.
+# What not all bases have, or call so. khugepaged.c of 6.12.117 does not compile.
+OF_BASE = {
+    "6.12": ("hugepage-mremap",),
+    "7.3": ("hugetlb-mremap", "hugetlb-soft-offline", "rmap", "folio_split_race_test"),
+}
+# Command lines, as run_vmtests.sh has them.
 TESTS = (
     *("migration", "cow", "uffd-unit-tests", "ksm_functional_tests", "ksm_tests -P -s 100"),
     *("ksm_tests -M -p 10", "ksm_tests -N -m 1", "ksm_tests -N -m 0", "mremap_test", "mremap_dontunmap"),
-    *("split_huge_page_test", "hugepage-mremap", "madv_populate", "mkdirty", "transhuge-stress -d 10"),
+    *("split_huge_page_test", "madv_populate", "mkdirty", "transhuge-stress -d 10"),
+    *OF_BASE.get(paths.BASE, ()),
 )
 KSFT_SKIP = 4
 TEST_S = 600
 TRIES = 3
 BOOT_S = 120.0
-# cow, ksm and hugepage-mremap want some of 2 MiB.
+# cow, ksm and those of hugetlb want some of 2 MiB.
 HUGE_PAGES = 160
 # However small a call is, whoever makes it, and be the engine slower than the CPU.
 ANY_CALL = (

@@ -17,7 +17,7 @@ from typing import Any
 from ferry import paths, proc
 from ferry.errors import FerryError, UsageError, choose
 from ferry.kernel import kbuild
-from ferry.server import profile
+from ferry.server import faults, profile
 from ferry.suites import kselftest, ktap
 from ferry.vm import boots, emulator, machine, qemu
 from ferry.vm.boots import Boot, Said
@@ -25,6 +25,7 @@ from ferry.vm.machine import Machine
 from ferry.vm.store import Store
 
 PROGRAM = "torture"
+SOURCE = paths.KERNEL / "src/tools/testing/selftests/migrate_offload"
 # Trouble ends the guest at once, and is the end of its log.
 KERNEL_ARGS = ("hung_task_panic=1",)
 # Not where KCSAN is: it reports Linux's own races, too.
@@ -33,6 +34,7 @@ PANIC_ON_WARN = "panic_on_warn=1"
 DCBM = "max_errors=1000000"
 CHANNELS = "/sys/kernel/debug/dcbm/channels"
 ACTIVE = "/sys/kernel/mm/migrate_offload/active"
+OWN_ENGINES = ("cpu", "mtcopy", "dcbm")  # Ferry's, which need no --module
 # Of ptdma's ring.
 MAX_DEPTH = 31
 # To boot, and for each class to set up and until all processes have ended.
@@ -132,20 +134,34 @@ class Plan:
 
     def check(self) -> None:
         """Raise UsageError for what can be known to fail without a kernel."""
+        choose("class", self.classes, named())
         if not 0 < self.minutes <= 24 * 60:
             raise UsageError(f"{self.minutes:g} minutes: choose more than 0, at most a day")
-        kbuild.flavour(self.flavour)
+        if not kbuild.flavour(self.flavour).patched:
+            raise UsageError(f"kernel {self.flavour} is without Ferry: choose another --kernel")
+        if self.deadline_ms < 0:
+            raise UsageError(f"--deadline {self.deadline_ms}: choose 1 ms or more, or 0 for a patient one")
+        if self.module and not self.engine:
+            raise UsageError(f"--module {self.module}: say with --engine what its migrator is called")
+        if self.module and not Path(self.module).is_file():
+            raise UsageError(f"no module {self.module}: name the .ko file of the engine")
+        self._check_engine()
+
+    def _check_engine(self) -> None:
         given = [name for name in profile.ENGINES if getattr(self, name)]
         if len(given) > 1:
             raise UsageError(f"--{' and --'.join(given)}: choose one engine")
         if given and (self.engine or self.module):
             raise UsageError(f"--{given[0]} is for dcbm: leave out --engine and --module")
+        for name in given:
+            if len(getattr(self, name)) > (most := profile.ENGINES[name].most):
+                raise UsageError(f"{len(getattr(self, name))} times --{name}: choose at most {most}")
         if not 1 <= self.depth <= MAX_DEPTH:
             raise UsageError(f"--depth {self.depth}: choose 1 to {MAX_DEPTH}")
-        if self.module and not self.engine:
-            raise UsageError(f"--module {self.module}: say with --engine what its migrator is called")
-        if self.module and not Path(self.module).is_file():
-            raise UsageError(f"no module {self.module}: name the .ko file of the engine")
+        for text in filter(None, (*self.ptdma, *self.ioat, *self.dsa)):
+            faults.parse(text.split(","))
+        if self.engine and not self.module:
+            choose("engine", [self.engine], OWN_ENGINES)
 
     def boot(self, program: Path, names: Sequence[str], computer: Machine) -> Boot:
         """A guest for some classes, on one of the machines."""
@@ -196,7 +212,6 @@ def run(
     """The outcome of each class. tell gets those that there are, each time that a class is through."""
     program = next(path for path in kselftest.build(kbuild.build(plan.flavour)) if path.name == PROGRAM)
     names = classes(program)
-    choose("class", plan.classes, names)
     chosen = plan.classes or names
     groups = [[*chosen]] if plan.one_boot else [[name] for name in chosen]
     parts = [(names, computer) for names in groups for computer in plan.machines]
@@ -219,7 +234,14 @@ def run(
     return [*sums.values()]
 
 
+def named() -> list[str]:
+    """The classes of the program by its source: who misspells one need not wait for a kernel."""
+    texts = [path.read_text() for path in sorted(SOURCE.glob(f"{PROGRAM}*.c"))]
+    return [name for text in texts for name in re.findall(r'\{ \.name = "(\w+)"', text)]
+
+
 def classes(program: Path) -> list[str]:
+    """The same, in the order in which it runs them."""
     return proc.output([str(program), "-l"]).split()
 
 

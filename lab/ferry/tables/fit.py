@@ -16,6 +16,7 @@ from typing import Any
 
 from ferry.bench.cell import Cell
 from ferry.bench.sizes import parse_size
+from ferry.errors import UsageError
 from ferry.server.profile import Dma, Profile
 from ferry.tables import experiments, runner
 
@@ -67,8 +68,16 @@ def posted_ratios(throughput: Mapping[str, Any]) -> dict[Key, float]:
 
 
 def run(server: Profile) -> tuple[Dma, list[dict[str, Any]]]:
-    """Measure, fit, measure again. Returns the parameters, and cells that show what they leave over."""
+    """Measure, fit, measure again. Returns the parameters, and cells that show what they leave over.
+
+    Raises UsageError for a server that has another engine, or fewer channels, than the posted one.
+    """
     throughput = experiments.published()["v5"]["throughput"]
+    most = max(map(int, throughput["dma"]))
+    if server.engine != "ptdma" or server.dma.channels < most:
+        raise UsageError(
+            f"profile {server.name} cannot be fitted: what was posted is of {most} channels of PTDMA"
+        )
     posted = posted_ratios(throughput)
     vanilla = experiments.throughput_cells(throughput["folios"], [], ["vanilla"])
     base = {folio: ns for (folio, _), ns in _measure(server, vanilla).items()}
