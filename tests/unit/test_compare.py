@@ -3,6 +3,8 @@
 
 import copy
 import json
+import lzma
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +12,9 @@ import pytest
 
 from ferry import paths
 from ferry.cli import main
+from ferry.commands import report as command
 from ferry.errors import FerryError
-from ferry.results import compare, figures, trace
+from ferry.results import compare, figures, lines, trace
 from ferry.results.figures import Kept
 
 README = paths.ROOT / "README.md"
@@ -110,6 +113,38 @@ def test_records_are_named(tmp_path: Path) -> None:
     assert found.records == ("of no-engine",)
 
 
+@pytest.mark.parametrize("kept", [True, False])
+def test_a_trace_says_where_the_records_are(
+    kept: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "docs/results"
+    shutil.copytree(figures.FOLDER, folder, ignore=shutil.ignore_patterns("records"))
+    monkeypatch.setattr(paths, "OUT", tmp_path / "out")
+    monkeypatch.setenv("COLUMNS", "400")
+    result = json.loads((folder / "no-engine.json").read_text())
+    records = {name: json.dumps({"name": name}) for name in lines.names(result)}
+    if kept:
+        text = "".join(f"{line}\n" for line in records.values())
+        lines.place(folder / "no-engine.json").parent.mkdir()
+        lines.place(folder / "no-engine.json").write_bytes(lzma.compress(text.encode()))
+    command._trace(f"{README}:{_line('| no copy engine')}", Kept(folder))
+    where = "in docs/results/records/no-engine.jsonl.xz" if kept else "which nobody kept"
+    said = capsys.readouterr().out
+    assert any(f"record {name}, {where}" in said for name in records)
+
+
+def test_a_figure_is_another_for_a_while() -> None:
+    cell = {"folio_kib": 4, "engine": "none", "ratio": 1.5, "away": {"p50": 3, "all": [1, 2]}}
+    before = copy.deepcopy(cell)
+    with trace._times(cell, 10, "away.all.1"):
+        assert cell == before | {"away": {"p50": 3, "all": [1, 20]}}
+    with trace._times(cell, 10, ""):
+        assert cell == before | {"ratio": 15.0, "away": {"p50": 30, "all": [10, 20]}}
+    assert cell == before
+
+
 def test_a_line_of_no_figure_is_said() -> None:
     with pytest.raises(FerryError, match="line 1 has no figure of docs/results: # Ferry"):
         trace.sources(README.read_text(), 1, Kept())
+    with pytest.raises(FerryError, match="line 2 has no figure of docs/results: it is empty"):
+        trace.sources(README.read_text(), 2, Kept())

@@ -21,7 +21,7 @@ from .test_vm_side import row
 
 def test_cost_is_relative_and_limited() -> None:
     measured = [row("vanilla", 2.0), row("none", 2.0), row("cpu", 1.9)]
-    none, cpu = cost.costs(cost.CASES[0], measured, cost.LIMITS)
+    none, cpu = cost.costs(cost.Case("move_pages", ("4K",)), measured, cost.LIMITS)
     assert none["percent"] == 0
     assert none["passed"]
     assert cpu["percent"] == pytest.approx(5.263, abs=0.01)
@@ -37,6 +37,14 @@ def test_who_has_gained_may_not_lose_it(none_gbps: float, passed: bool) -> None:
     assert cpu["passed"]
 
 
+@pytest.mark.parametrize("call", ["move_pages", "demote"])
+def test_what_is_in_order_may_not_lose_more_than_what_is_not(call: str) -> None:
+    cases = [case for case in cost.CASES if case.call == call and not case.per_call]
+    assert {case.order for case in cases} == {"up", "random"}
+    (gains,) = {tuple(case.gains.items()) for case in cases}
+    assert gains
+
+
 @pytest.mark.parametrize(("cpu_gbps", "passed"), [(2.95, True), (2.85, False)])
 def test_an_engine_may_not_take_back_what_was_gained(cpu_gbps: float, passed: bool) -> None:
     """Compaction is compared with Ferry's kernel without an engine: faster than vanilla is not enough."""
@@ -48,8 +56,9 @@ def test_an_engine_may_not_take_back_what_was_gained(cpu_gbps: float, passed: bo
 
 
 def _run(kernel: SimpleNamespace, where: Machine, job: qemu.Job, **_: object) -> SimpleNamespace:
-    """promote with two CPUs ends early on vanilla, after its first row."""
-    fails = kernel.release == "vanilla" and where.cpus == 2 and "--call promote" in job.script
+    """promote with two CPUs ends early on vanilla, after its first row; in state 1 demote."""
+    fails = kernel.release == "vanilla" and where.cpus == 2
+    fails &= f"--call {'demote' if where.state else 'promote'}" in job.script
     output = "migbench: NUMA balancing has looked at [0] pages\n"
     return SimpleNamespace(said="one" if fails else "all", status=int(fails), output=output)
 
@@ -87,3 +96,13 @@ def test_a_case_that_fails_loses_no_other(capsys: pytest.CaptureFixture[str], tm
     cells = {(each["case"], each["folio_kib"]) for each in found["costs"]}
     every = {(case.title, parse_size(folio) >> 10) for case in cost.CASES for folio in case.folios}
     assert every - cells == {("promote, 2 CPUs", 64)}
+
+
+@pytest.mark.usefixtures("counted")
+def test_a_state_that_fails_loses_no_other(tmp_path: Path) -> None:
+    assert cli.main(["cost", "--states", "2", "--json", str(tmp_path / "cost.json")]) == 1
+    found = json.loads((tmp_path / "cost.json").read_text())
+    other = "demote, random order, 2 CPUs"
+    assert [each["case"] for each in found["failures"]] == ["promote, 2 CPUs", f"{other}, state 1"]
+    in_one_state = [each for each in found["costs"] if "percent_range" not in each]
+    assert {(each["case"], each["folio_kib"]) for each in in_one_state} == {(other, 64)}

@@ -117,7 +117,8 @@ def test_what_the_engine_has_not_cannot_be_set(monitor: Monitor, capsys: pytest.
         (["error-at"], 2, "'error-at' is not NAME=VALUE"),
         (["error-at=-1"], 2, "error-at=-1: must be a number from 0 to 4294967295"),
         (["error-at=4294967296"], 2, "must be a number from 0 to 4294967295"),
-        (["error-code=0"], 2, "error-code=0: must be a number from 1 to 255"),
+        (["error-code=0"], 2, "error-code=0: must be a number from 1 to 4294967295"),
+        (["command-error-code=256"], 2, "command-error-code=256: must be a number from 1 to 255"),
         (["head=tail"], 2, "head=tail: must be end or fetch"),
         (["stalled=1"], 2, "stalled=1: must be true or false"),
         (["error-at=1", "--channel", "2"], 2, "no channel 2: there are 0 to 1"),
@@ -131,6 +132,11 @@ def test_what_cannot_be_is_said_and_changes_nothing(
     assert cli.main(["server", "fault", *words]) == code
     assert why in capsys.readouterr().err
     assert monitor.set == []
+
+
+def test_codes_are_as_wide_as_the_widest_engine_has_them() -> None:
+    """Of I/OAT they are bits of a register; the others refuse theirs by themselves."""
+    assert faults.parse(["error-code=512"]) == {"error-code": 512}
 
 
 def test_no_vm_and_one_that_was_killed(folder: Path) -> None:

@@ -63,14 +63,18 @@ def test_a_kernel_without_ferry_says_what_one_with_it_could_use(
     _pci(system, "0000:05:00.0", "0x8086:0x10fb", "ixgbe")
     _pci(system, "0000:7b:00.0", "0x19e5:0xa122", "hisi_dma", 1)
     _pci(system, "0000:0a:00.1", "0x11f8:0x4000", "switchtec_dma", 1)
+    _pci(system, "0000:0b:00.1", "0x1022:0x149b", "ae4dma", 1)
+    _pci(system, "0000:0c:00.1", "0x1022:0x149b", None)
     found = _found(system, capsys)
     assert {name: each["verdict"] for name, each in found.items()} == {
         "0000:01:00.1": engines.PATCHED,
         "0000:02:00.0": engines.DRIVERS["ioatdma"].verdict,
-        "0000:03:00.0": engines.WORKS,
+        "0000:03:00.0": engines.PATCHED,
         "0000:04:00.0": engines.UNKNOWN,
         "0000:7b:00.0": engines.PATCHED,
         "0000:0a:00.1": engines.REFUSED,
+        "0000:0b:00.1": engines.REFUSED,
+        "0000:0c:00.1": engines.REFUSED,
     }
     assert (found["0000:02:00.0"]["channels"], found["0000:02:00.0"]["in_use"]) == (2, 1)
     assert found["0000:02:00.0"]["node"] == 1

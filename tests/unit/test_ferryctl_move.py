@@ -348,3 +348,14 @@ def test_the_node_of_a_page_is_asked_of_the_kernel() -> None:
     except Problem as problem:
         pytest.skip(f"move_pages is not to be had here: {problem}")
     assert process.nodes([region.start, 0])[1] < 0
+
+
+def test_a_zombie_is_gone() -> None:
+    with subprocess.Popen([sys.executable, "-c", ""]) as child:
+        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+        try:
+            process = pages.Process(child.pid)
+        except Problem as problem:
+            pytest.skip(f"move_pages is not to be had here: {problem}")
+        with pytest.raises(Gone):
+            list(process.regions())

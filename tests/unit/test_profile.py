@@ -53,12 +53,19 @@ def test_neighbours_share_a_path(tmp_path: Path) -> None:
 
 
 def test_ioat_is_functions_of_one_device(tmp_path: Path) -> None:
-    ioat = _load(tmp_path, f'engine = "ioat"\n{GOOD}')
+    ioat = _load(tmp_path, f'engine = "ioat"\n{GOOD.replace("channels = 3", "channels = 8")}')
     args = ioat.as_machine().devices
-    assert args[-2 * 3 - 2 : -2 * 3] == ("-machine", "q35")
-    places = [",".join(word.split(",")[:4]) for word in args[-5::2]]
-    assert places == [f"intel-ioat,id=dma{i},addr=0x8.{i},multifunction=on" for i in range(3)]
+    assert args[-2 * 8 - 2 : -2 * 8] == ("-machine", "q35")
+    places = [",".join(word.split(",")[:4]) for word in args[-15::2]]
+    assert places == [f"intel-ioat,id=dma{i},addr=0x8.{i},multifunction=on" for i in range(8)]
     assert ioat.parameters()["engine"] == "ioat"
+
+
+@pytest.mark.parametrize("channels", [7, 9])
+def test_ioat_has_all_functions_of_its_device(tmp_path: Path, channels: int) -> None:
+    """A guest finds none without the last of them, and QEMU has no place for more."""
+    with pytest.raises(UsageError, match=r"one.toml: dma.channels must be 8, which a device of I/OAT has"):
+        _load(tmp_path, f'engine = "ioat"\n{GOOD.replace("channels = 3", f"channels = {channels}")}')
 
 
 def test_dsa_has_four_channels_in_a_device(tmp_path: Path) -> None:

@@ -11,7 +11,6 @@ from ferry.commands import release
 from ferry.errors import FerryError, UsageError
 from ferry.git import git
 from ferry.kernel import deb
-from tests.unit.conftest import FakeProgram
 
 
 @pytest.fixture
@@ -41,8 +40,8 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def _run(*, upload: bool = False) -> int:
-    return release.run(argparse.Namespace(sign=None, upload=upload))
+def _run() -> int:
+    return release.run(argparse.Namespace(sign=None))
 
 
 def test_a_release_has_packages_sums_notes_and_a_tag(root: Path, tmp_path: Path) -> None:
@@ -80,19 +79,6 @@ def test_a_tag_is_never_moved(root: Path) -> None:
     git(root, "commit", "-qm", "more")
     with pytest.raises(FerryError, match=r"v1\.2 is of another commit"):
         _run()
-
-
-def test_all_but_the_notes_is_attached(root: Path, tmp_path: Path, fake_program: FakeProgram) -> None:
-    fake_program("gh", f'echo "$@" >{tmp_path}/asked')
-    git(tmp_path, "init", "-q", "--bare", "origin")
-    git(root, "remote", "add", "origin", str(tmp_path / "origin"))
-    assert _run(upload=True) == 0
-    asked = (tmp_path / "asked").read_text()
-    assert asked.startswith("release create v1.2 --title Ferry 1.2 --notes-file ")
-    for name in ("ferry-tools_1.2_amd64.deb", "linux-image-6.12-ferry.deb", "SHA256SUMS"):
-        assert f"/{name}" in asked
-    assert asked.count("NOTES.md") == 1
-    assert git(tmp_path / "origin", "tag") == "v1.2"
 
 
 def test_the_versions_of_this_checkout_agree() -> None:

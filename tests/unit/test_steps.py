@@ -40,6 +40,7 @@ def test_table_has_roles_and_steps() -> None:
     [
         ("__alloc_pages_noprof", "__alloc_frozen_pages_noprof", "allocate"),
         ("set_tlb_ubc_flush_pending.isra.0", "note_tlb_ubc_flush.isra.0", "flush"),
+        ("set_tlb_ubc_flush_pending_range.isra.0", "note_tlb_ubc_flush.isra.0", "flush"),
         ("free_unref_page", "free_frozen_pages", "free"),
         ("__lruvec_stat_mod_folio", "lruvec_stat_mod_folio", "statistics"),
         ("__count_memcg_events", "count_memcg_events", "statistics"),

@@ -441,7 +441,7 @@ def test_page_has_the_command_that_measures_it_again(words: list[str]) -> None:
     args = cli.make_parser().parse_args(line)
     server = profile.load(args.profile or "zen3")
     about = table_command._about(experiments.get("v5-throughput"), server, args)
-    assert f">./ferry {' '.join(line)}<" in page._facts("", _result() | about)
+    assert f">./ferry --base 6.12 {' '.join(line)}<" in page._facts("", _result() | about)
 
 
 def test_page_has_all_tables_and_their_pictures(tmp_path: Path) -> None:

@@ -137,9 +137,11 @@ def test_a_damaged_tarball_leaves_no_tree(linux: Base, places: Places) -> None:
 def test_a_new_base_replaces_the_tree(linux: Base, places: Places) -> None:
     root = tree.assemble(linux, places)
     tree.vanilla(places)
+    tree.add_worktree(places, places.series, tree.BASE)
     tree.assemble(dataclasses.replace(linux, version="6.12.2-1"), places)
     assert "6.12.2-1" in git(root, "log", "--format=%s", tree.BASE)
-    assert not places.vanilla.exists(), "it is checked out anew when needed"
+    for path in (places.vanilla, places.series):
+        assert not path.exists(), "it is checked out anew when needed"
 
 
 @pytest.mark.parametrize("committed", [False, True])

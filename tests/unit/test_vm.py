@@ -2,6 +2,7 @@
 """How a VM's start and end are judged, with a shell script in the emulator's place."""
 
 import json
+import os
 import shlex
 import subprocess
 import sys
@@ -50,6 +51,30 @@ def test_a_job_ends_with_its_records(tmp_path: Path, monkeypatch: pytest.MonkeyP
     says = shlex.quote(said.record("one") + said.record("exit", status=7))
     result = boot(f"{SAYS_LINUX}; printf %s {says} >$folder/result", monkeypatch, tmp_path)
     assert (result.status, records.of(result.said, "one")) == (7, {"record": "one"})
+
+
+def test_folders_of_a_killed_lab_are_removed_and_no_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(paths, "BUILD", tmp_path)
+    (tmp_path / "vm-left").mkdir()
+    (tmp_path / "vm-left/initramfs.cpio").touch()
+    (tmp_path / "vm-file").touch()
+    with qemu.own_folder() as first, qemu.own_folder() as second:
+        assert {*tmp_path.iterdir()} == {first, second, tmp_path / "vm-file"}
+    assert [path.name for path in tmp_path.iterdir()] == ["vm-file"]
+
+
+def test_a_lab_that_is_killed_lets_go_of_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    begin = f"from pathlib import Path; from ferry import paths; paths.BUILD = Path({str(tmp_path)!r})"
+    end = "from ferry.vm import qemu; held = qemu.own_folder(); held.__enter__(); os.kill(os.getpid(), 9)"
+    env = {**os.environ, "PYTHONPATH": str(paths.ROOT / "lab")}
+    subprocess.run([sys.executable, "-c", f"import os; {begin}; {end}"], env=env, check=False)
+    (left,) = tmp_path.iterdir()
+    monkeypatch.setattr(paths, "BUILD", tmp_path)
+    with qemu.own_folder() as folder:
+        assert [*tmp_path.iterdir()] == [folder]
+    assert left != folder
 
 
 def test_root_of_a_container_may_have_no_pid_namespace(
@@ -156,6 +181,22 @@ def test_a_profile_without_a_command_is_a_shell(monkeypatch: pytest.MonkeyPatch)
 def test_a_shell_on_the_server_needs_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["vm", "--profile", "zen3"]) == 2
     assert "a shell needs a terminal" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["--channels", "65"], "--channels 65: softdma has 1 to 64"),
+        (["--channels", "9", "--profile", "xeon-ioat"], "--channels 9: xeon-ioat has 1 to 8"),
+    ],
+)
+def test_no_more_channels_than_there_are(
+    words: list[str], why: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(qemu, "ensure_emulator", None)
+    monkeypatch.setattr(kbuild, "build", None)
+    assert cli.main(["vm", "--engine", "dcbm", *words, "--", "true"]) == 2
+    assert capsys.readouterr().err == f"ferry: {why}\n"
 
 
 @pytest.mark.parametrize("setup", ["", "use_engine cpu 1\n"])

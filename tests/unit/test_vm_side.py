@@ -149,7 +149,7 @@ def test_a_board_for_arm64_has_the_ports_of_a_pc() -> None:
 
 def test_a_machine_that_counts_does_not_wait_for_a_timer_that_it_cannot_use() -> None:
     assert MACHINES["icount"].one_by_one().command_line == ("nolapic_timer", ONE_BY_ONE)
-    assert MACHINES["one-by-one"].command_line == (ONE_BY_ONE,)
+    assert MACHINES["smp"].one_by_one().command_line == (ONE_BY_ONE,)
 
 
 def test_threads_are_run_by_the_labs_own_emulator() -> None:
@@ -169,6 +169,22 @@ def test_machine_takes_what_the_host_has() -> None:
         machine.get("mainframe")
     with pytest.raises(UsageError, match="--kvm"):
         MACHINES["icount"].qemu_args(kvm=True)
+
+
+@pytest.mark.parametrize("name", [name for name, each in MACHINES.items() if each.icount])
+def test_a_machine_that_counts_never_has_less_memory(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its figures would depend on what the host has free."""
+    need = MACHINES[name].node_mib * MACHINES[name].nodes + machine.HOST_RESERVE_MIB
+    monkeypatch.setattr(machine, "available_mib", lambda: need)
+    assert machine.get(name).node_mib == MACHINES[name].node_mib
+    monkeypatch.setattr(machine, "available_mib", lambda: need - 1)
+    with pytest.raises(FerryError, match=f"a VM needs {need}: free some"):
+        machine.get(name)
+
+
+def test_a_machine_that_counts_has_what_it_says() -> None:
+    odd = machine.Machine("odd", node_mib=1000, icount=True)
+    assert odd.fitted(1000 * odd.nodes + machine.HOST_RESERVE_MIB).node_mib == 1000
 
 
 def test_rows_get_their_ratio_to_vanilla_of_the_same_folio() -> None:

@@ -23,7 +23,7 @@ WORKS, PATCHED, REFUSED, UNKNOWN = "works", "works with patches", "refused", "un
 
 @dataclass(frozen=True)
 class Driver:
-    """What is known of a driver of Linux 6.12."""
+    """What is known of a driver of Linux 6.12 and 7.3."""
 
     verdict: str
     why: str
@@ -33,7 +33,7 @@ class Driver:
 _ENABLE = "'modprobe {driver}', then 'ferryctl use dcbm'"
 DRIVERS = {
     "ptdma": Driver(PATCHED, "Ferry's kernel has the patches", _ENABLE),
-    "plx_dma": Driver(WORKS, "length and error of each copy are written back", _ENABLE),
+    "plx_dma": Driver(PATCHED, "Ferry's kernel has the patches", _ENABLE),
     "softdma": Driver(WORKS, "for tests: the CPU copies", "'ferryctl use dcbm'; mtcopy is faster"),
     "ioatdma": Driver(PATCHED, "Ferry's kernel has the patches", _ENABLE),
     "idxd": Driver(
@@ -45,6 +45,7 @@ DRIVERS = {
         PATCHED, "Ferry's kernel has the patches, for PCI revision 0x30 and later; nobody has run them",
         _ENABLE,
     ),
+    "ae4dma": Driver(REFUSED, "it reports a failed copy as made", "mtcopy is there instead"),
     "switchtec_dma": Driver(REFUSED, "it may report a failed copy as made", "mtcopy is there instead"),
     "hidma": Driver(REFUSED, "it may sleep when a copy is submitted", "mtcopy is there instead"),
     "fsl-qdma": Driver(REFUSED, "it waits while it prepares a copy", "mtcopy is there instead"),
@@ -72,6 +73,7 @@ IOAT = (
 DSA = (0x0B25, 0x11FB, 0x1212)
 CANDIDATES = {
     "0x1022:0x1498": "ptdma",
+    "0x1022:0x149b": "ae4dma",
     "0x19e5:0xa122": "hisi_dma",
     **{f"0x8086:{device:#06x}": "ioatdma" for device in IOAT},
     **{f"0x8086:{device:#06x}": "idxd" for device in DSA},

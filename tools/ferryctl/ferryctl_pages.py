@@ -63,7 +63,8 @@ class Process:
         mappings = self._mappings()
         try:
             pagemap = os.open(f"/proc/{self.pid}/pagemap", os.O_RDONLY)
-        except FileNotFoundError as err:
+        # A zombie and a kernel thread have the file, and no memory
+        except (FileNotFoundError, ProcessLookupError) as err:
             raise Gone from err
         except PermissionError as err:
             raise self._denied() from err

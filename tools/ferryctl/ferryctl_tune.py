@@ -351,7 +351,9 @@ def _settings(
         return sample and replace(sample, engine=name)
 
     folios = [folio for folio in plan.folios if folio not in measured.skipped]
-    measured.tried = variants.measure(engine, measured.target_us, folios, plan.rounds, once)
+    tried = variants.measure(engine, measured.target_us, folios, plan.rounds, once)
+    # A size that was not to be had in one round has no sample to compare the others with
+    measured.tried = [sample for sample in tried if sample.folio not in measured.skipped]
 
 
 def _kernel_settings(plan: Plan) -> dict[str, str]:

@@ -3,6 +3,7 @@
 
 import itertools
 import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
@@ -27,6 +28,7 @@ CALLS = ("move_pages", "migrate_pages", "mbind", "damon", "promote", "demote", "
 # From a slow node to that of the CPUs, and back.
 TIERING = ("promote", "demote")
 DEVICE = "/dev/loop0"
+MOST_CHANNELS = 64  # of softdma
 BOOT_S = 60.0
 ROW_S = 60.0
 SECONDS_PER_GIB = 60.0  # filled, moved and verified; a busy host under TCG
@@ -66,20 +68,15 @@ class Plan:
         for what, count in (("rounds", self.rounds), ("runs", self.runs)):
             if count < 1:
                 raise UsageError(f"{count} {what}: at least one is needed to measure anything")
-        if not 1 <= self.channels <= 64:
-            raise UsageError(f"{self.channels} channels: softdma has 1 to 64")
+        if not 1 <= self.channels <= MOST_CHANNELS:
+            raise UsageError(f"{self.channels} channels: softdma has 1 to {MOST_CHANNELS}")
         if machine.nodes < 2:
             raise UsageError(f"machine {machine.name} has no second node to move memory to")
         if self.call in TIERING and not machine.slow_nodes:
             raise UsageError(
                 f"--call {self.call}: machine {machine.name} has no slow node, cxl and cxl-icount do"
             )
-        size, free = parse_size(self.size), machine.node_mib << 20
-        if size > free * 3 // 4:
-            raise UsageError(
-                f"{self.size} do not fit: a node of machine {machine.name} has {machine.node_mib} MiB, "
-                f"choose at most {machine.node_mib * 3 // 4}M"
-            )
+        check_size(self.size, self.folios, machine)
 
     def parts(self) -> list[Self]:
         """What each kernel is to show, vanilla first."""
@@ -103,6 +100,17 @@ class Plan:
         """The time that a boot may take for a part."""
         moved = parse_size(self.size) * self.runs / UNITS["G"]
         return BOOT_S + self.count * (ROW_S + moved * SECONDS_PER_GIB)
+
+
+def check_size(size: str, folios: Sequence[str], machine: Machine) -> None:
+    """Raise UsageError for what is not of whole folios, or does not fit."""
+    if parts := [folio for folio in folios if parse_size(size) % parse_size(folio)]:
+        raise UsageError(f"--bytes {size}: choose a multiple of {parts[0]}, the size of a folio")
+    if parse_size(size) > (machine.node_mib << 20) * 3 // 4:
+        raise UsageError(
+            f"{size} do not fit: a node of machine {machine.name} has {machine.node_mib} MiB, "
+            f"choose at most {machine.node_mib * 3 // 4}M"
+        )
 
 
 def nodes(call: str) -> dict[str, int]:

@@ -30,6 +30,7 @@ CALLS = ("move_pages", "migrate_pages", "mbind", "promote")
 # Where each but a system call begins, which is for one folio: NUMA balancing moves it as it is touched.
 ENTRIES = {"promote": "asm_exc_page_fault"}
 ENGINES = (rows.VANILLA, "none", "cpu", "dcbm")
+FOLIOS = migbench.FOLIOS[:-1]  # of 1G there are those of hugetlb alone
 # Without it a system call was a question and not a move.
 MUST = "migrate_pages"
 RUN_S = 900.0
@@ -49,7 +50,7 @@ SCOPES = {
     r"folio_batch_move_lru|lru_cache_disable|__?lru_add_drain\w*": "lru",
     r"migrate_isolate_claimed|migrate_add_lru": "lru",
     r"try_to_migrate|migrate_range_unmap": "unmap",
-    r"try_to_unmap_flush|set_tlb_ubc_flush_pending|note_tlb_ubc_flush|arch_tlbbatch_flush": "flush",
+    r"try_to_unmap_flush|set_tlb_ubc_flush_pending(_range)?|note_tlb_ubc_flush|arch_tlbbatch_flush": "flush",
     r"flush_tlb_mm_range|flush_tlb_batched_pending|ptep_clear_flush": "flush",
     r"folio_mc_copy|folio_copy|copy_mc_\w+": "copy",
     r"remove_migration_ptes|migrate_range_restore": "restore",
@@ -88,7 +89,7 @@ class Plan:
     def check(self) -> None:
         """Raise UsageError for what can be known to fail without a boot."""
         choose("engine", self.engines, ENGINES)
-        choose("folio size", self.folios, migbench.FOLIOS)
+        choose("folio size", self.folios, FOLIOS)
         choose("call", [self.call], CALLS)
         if self.call in migbench.TIERING and not self.machine.slow_nodes:
             raise UsageError(f"--call {self.call}: {self.server} has no slow node, --profile cxl does")
@@ -97,7 +98,7 @@ class Plan:
         channels = profile.load(self.server).dma.channels
         if not 1 <= self.channels <= channels:
             raise UsageError(f"{self.channels} channels: profile {self.server} has 1 to {channels}")
-        parse_size(self.size)
+        migbench.check_size(self.size, self.folios, self.machine)
 
 
 Counts = dict[tuple[str, str], float]  # by step and function, instructions per folio

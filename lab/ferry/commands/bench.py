@@ -82,7 +82,9 @@ def _nodes(args: argparse.Namespace, nodes: int) -> list[str]:
     """migbench's words for where memory is and where it is to go."""
     places = migbench.nodes(args.call)
     for name, node in (("--from", args.source), ("--to", args.target)):
-        if node is not None and name in places:
+        if node is not None and name not in places:
+            raise UsageError(f"{name} {node}: --call {args.call} stays on its node")
+        if node is not None:
             places[name] = node
     for name, node in places.items():
         if not 0 <= node < nodes:

@@ -30,6 +30,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Tables of what differs; like diff, 1 if something does."""
+    if not args.within >= 0:
+        raise UsageError(f"--within {args.within:g}: choose 0 percent or more")
     output = report.output(args)
     first, second = _load(args.first), _load(args.second)
     cells = compare.cells(first), compare.cells(second)
@@ -66,9 +68,13 @@ def _load(path: Path) -> dict[str, Any]:
         result = json.loads(path.read_text())
     except (OSError, ValueError) as err:
         raise UsageError(f"{path} is no result: {err}") from err
-    if not isinstance(result, dict):
-        raise UsageError(f"{path} is no result: it is a list")
-    return result
+    try:
+        named = [compare.name(cell) for cell in compare.cells(result)]
+    except (AttributeError, TypeError):
+        named = []
+    if not named:
+        raise UsageError(f"{path} is no result: it has no cells, as what --json writes does")
+    return dict(result)
 
 
 def _rows(differences: list[compare.Difference]) -> list[tuple[str, ...]]:

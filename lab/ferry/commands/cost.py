@@ -9,6 +9,8 @@ from ferry.commands import options
 from ferry.results import provenance, report
 from ferry.results.grid import Grid
 from ferry.vm import machine
+from ferry.vm.records import Record
+from ferry.vm.store import Store
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -22,14 +24,18 @@ def run(args: argparse.Namespace) -> int:
     what: dict[str, Any] = {}
     if args.unbatched:
         what = {"cases": cost.UNBATCHED_CASES, "limits": cost.UNBATCHED_LIMITS, "ferry": "unbatched"}
-    counted, kernels = options.measured(
-        args,
-        lambda store, state: cost.measure(**what, store=store, state=state),
-        lambda result: result[0]["costs"],
-    )
+    failures: list[Record] = []
+
+    def measure(store: Store | None, state: int) -> tuple[Record, dict[str, str]]:
+        counted, kernels = cost.measure(**what, store=store, state=state)
+        failures.extend(failure for failure in counted["failures"] if failure not in failures)
+        return counted, kernels
+
+    counted, kernels = options.measured(args, measure, lambda result: result[0]["costs"])
+    counted |= {"failures": failures}  # of all states
     origin = provenance.of_vms(machine.get(cost.MACHINE), kernels)
     title = "Instructions per moved folio (icount)"
-    lost = [(*failure.values(),) for failure in counted["failures"]]
-    failures = [Grid("Not counted", ("caller", "kernel", "why"), lost, left=3)] if lost else []
-    output.tell({"provenance": origin, "title": title, **counted}, *failures)
+    lost = [(*failure.values(),) for failure in failures]
+    table = [Grid("Not counted", ("caller", "kernel", "why"), lost, left=3)] if lost else []
+    output.tell({"provenance": origin, "title": title, **counted}, *table)
     return 0 if cost.passed(counted) else 1

@@ -23,6 +23,7 @@ RUNS = ("requirements.txt",)
 DEVELOPS = (*RUNS, "requirements-dev.txt")
 
 PROFILE = "zen3"
+MACHINE = "smp"
 MOST_STATES = 32
 Plan = TypeVar("Plan")
 Result = TypeVar("Result")
@@ -80,7 +81,7 @@ def add_bytes(parser: argparse.ArgumentParser, default: str, what: str) -> None:
 
 def add_machine(parser: argparse.ArgumentParser) -> None:
     """--machine, --cpus, --kvm."""
-    parser.add_argument("--machine", default="smp", metavar="NAME", help=", ".join(machine.MACHINES))
+    parser.add_argument("--machine", default=MACHINE, metavar="NAME", help=", ".join(machine.MACHINES))
     parser.add_argument("--cpus", type=int, metavar="N", help="default: what the machine has")
     add_kvm(parser)
 
@@ -91,10 +92,11 @@ def add_kvm(parser: argparse.ArgumentParser) -> None:
 
 
 def add_kernel(parser: argparse.ArgumentParser, default: str) -> None:
-    """--kernel of every command that lets one choose; default: its own choice."""
+    """--kernel of every command that lets one choose among those of its machines; default: its own choice."""
+    choices = [name for name, row in kbuild.FLAVOURS.items() if row.arch is kbuild.X86]
     parser.add_argument(
-        "--kernel", default=default, choices=kbuild.FLAVOURS, metavar="FLAVOUR",
-        help=f"{', '.join(kbuild.FLAVOURS)} (default: {default})",
+        "--kernel", default=default, choices=choices, metavar="FLAVOUR",
+        help=f"{', '.join(choices)} (default: {default})",
     )  # fmt: skip
 
 
@@ -142,14 +144,15 @@ def measured(
     cells: Callable[[Any], list[Json]] = itemgetter(0),
 ) -> Result:
     """What is measured, of which the store may have a part, in each of --states; the cells of the first have
-    the range of all. With --twice all of it once more, and the cells of both have to be the same. Cells are
-    the first of two things that are measured, where cells() does not say otherwise."""
+    the range of all states that have them. With --twice all of it once more, and the cells of both have to be
+    the same. Cells are the first of two things that are measured, where cells() does not say otherwise."""
     check_states(args)
 
     def in_states(store: Store | None) -> Result:
         results = [measure(store, state) for state in range(args.states)]
-        for same in zip(*map(cells, results), strict=True):
-            same[0].update(rows.with_range(same))
+        states = [{compare.name(cell): cell for cell in cells(result)} for result in results]
+        for name, cell in states[0].items():
+            cell.update(rows.with_range([state[name] for state in states if name in state]))
         return results[0]
 
     result = in_states(provenance.store(args.anew))

@@ -19,7 +19,7 @@ MOST_FUNCTIONS = 12  # are shown
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     plan = steps.Plan()
-    options.add_list(parser, "folio", plan.folios, migbench.FOLIOS)
+    options.add_list(parser, "folio", plan.folios, steps.FOLIOS)
     options.add_list(parser, "engine", plan.engines, steps.ENGINES)
     options.add_number(parser, "channels", plan.channels, "for dcbm")
     options.add_bytes(parser, plan.size, "moved by the call")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""make a release: packages, checksums and notes in out/release, and a tag; --upload attaches them to it"""
+"""make a release: packages, checksums and notes in out/release, and a tag"""
 
 import argparse
 import re
@@ -7,7 +7,6 @@ import shutil
 from pathlib import Path
 
 from ferry import files, paths, proc, tools
-from ferry.commands import options
 from ferry.errors import FerryError, UsageError
 from ferry.git import git
 from ferry.kernel import deb
@@ -18,14 +17,11 @@ TARGET = paths.OUT / "release"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(needs=())
     parser.add_argument("--sign", metavar="KEY", help="sign the kernel, as 'kernel deb' does")
-    options.add_flag(parser, "upload", "push the tag and attach all to it, by GitHub's program gh")
 
 
 def run(args: argparse.Namespace) -> int:
     version = (paths.ROOT / "VERSION").read_text().strip()
     notes = check(paths.ROOT, version)
-    if args.upload and not shutil.which("gh"):
-        raise UsageError("--upload needs GitHub's program gh; without it, attach what is in out/release")
     shutil.rmtree(TARGET, ignore_errors=True)
     TARGET.mkdir(parents=True)
     made = [tools.build(), *deb.build(deb.Choice(deb.DEBIAN, all_modules=True, sign=args.sign), TARGET)]
@@ -36,8 +32,6 @@ def run(args: argparse.Namespace) -> int:
     tag(paths.ROOT, version, notes)
     for path in sorted(TARGET.iterdir()):
         print(path)
-    if args.upload:
-        upload(version)
     return 0
 
 
@@ -68,13 +62,3 @@ def tag(root: Path, version: str, notes: str) -> None:
     who, address, when = git(root, "log", "-1", "--format=%an%n%ae%n%cI").split("\n")
     env = {"GIT_COMMITTER_NAME": who, "GIT_COMMITTER_EMAIL": address, "GIT_COMMITTER_DATE": when}
     git(root, "tag", "-a", name, "-F", "-", env=env, input_text=f"Ferry {version}\n\n{notes}")
-
-
-def upload(version: str) -> None:
-    """Push the tag, and make a release of it with all files."""
-    name = f"v{version}"
-    proc.run(["git", "-C", paths.ROOT, "push", "origin", name], title=f"push {name}")
-    attached = sorted(path for path in TARGET.iterdir() if path.name != "NOTES.md")
-    command = ["gh", "release", "create", name, "--title", f"Ferry {version}"]
-    proc.run([*command, "--notes-file", TARGET / "NOTES.md", *attached], title=f"make the release {name}",
-             cwd=paths.ROOT)  # fmt: skip

@@ -7,10 +7,8 @@ import shlex
 import shutil
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
-from ferry import paths
 from ferry.bench import migbench
 from ferry.commands import options
 from ferry.errors import UsageError, choose
@@ -29,6 +27,7 @@ DEPTH = 32  # descriptors in flight on each channel: what dcbm has by default
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_kernel(parser, "ferry")
     options.add_machine(parser)
+    parser.set_defaults(machine=None)
     options.add_profile(
         parser,
         None,
@@ -38,9 +37,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--engine", metavar="NAME", help=f"{', '.join(migbench.ENGINES[1:])} (default: none)")
     options.add_number(parser, "channels", 4, "for dcbm: of softdma, or of the profile's")
     options.add_repeated(parser, "arg", "arg", "a kernel argument; repeatable", "WORD")
-    parser.add_argument(
-        "--timeout", type=float, default=DAY_S, metavar="S", help="for a command (default: a day)"
-    )
     parser.add_argument("command", nargs="*", metavar="COMMAND", help="without one: an interactive shell")
     options.examples(
         parser,
@@ -57,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("a shell needs a terminal; for one command, write it after --")
     if args.profile:
         return _on_server(args)
-    computer = machine.get(args.machine, args.cpus)
+    computer = machine.get(args.machine or options.MACHINE, args.cpus)
     setup = _engine(args)
     qemu.ensure_emulator(computer, args.kvm)
     kernel = kbuild.build(args.kernel)
@@ -66,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
     if not args.command:
         return _shell(kernel, computer, setup, args)
     script = f"{setup}cd {shlex.quote(str(Path.cwd()))}\n{shlex.join(args.command)}"
-    job = qemu.Job(script, args.timeout, host_root=True, kernel_args=tuple(args.arg))
+    job = qemu.Job(script, DAY_S, host_root=True, kernel_args=tuple(args.arg))
     return qemu.run(kernel, computer, job, kvm=args.kvm, on_output=_print).status
 
 
@@ -74,17 +70,19 @@ def _on_server(args: argparse.Namespace) -> int:
     """A shell, or one command, on the emulated server. Its QEMU shares no files: there are busybox,
     migbench and the kernel's modules."""
     server, setup = profile.load(args.profile), _engine(args)
+    if args.machine:
+        raise UsageError(f"--machine {args.machine}: leave it out, profile {server.name} is a machine")
     if args.kvm:
         raise UsageError(f"profile {server.name} is emulated: leave out --kvm")
+    computer = server.as_machine() if args.cpus is None else server.as_threads().with_cpus(args.cpus)
     kernel = kbuild.build(args.kernel)
     job = qemu.Job(
         f"{setup}{shlex.join(args.command)}" if args.command else server_shell_script(server.name, setup),
-        args.timeout,
+        DAY_S,
         programs=migbench.programs(),
         kernel_args=tuple(args.arg),
         controlled=True,  # by ./ferry server fault
     )
-    computer = server.as_machine() if args.cpus is None else server.as_threads().with_cpus(args.cpus)
     if args.command:
         return qemu.run(kernel, computer, job, on_output=_print).status
     note("a shell on the emulated server: 'exit' ends it, and so does ctrl-a x at once")
@@ -97,6 +95,9 @@ def _engine(args: argparse.Namespace) -> str:
     choose("engine", [args.engine], migbench.ENGINES[1:])
     if args.kernel == "vanilla":
         raise UsageError("a vanilla kernel has no engines: choose --kernel ferry, or leave out --engine")
+    most = profile.load(args.profile).dma.channels if args.profile else migbench.MOST_CHANNELS
+    if args.engine == "dcbm" and not 1 <= args.channels <= most:
+        raise UsageError(f"--channels {args.channels}: {args.profile or 'softdma'} has 1 to {most}")
     if args.profile and args.engine == "dcbm":
         return f"use_dma {args.channels} {DEPTH}\n"
     return f"use_engine {args.engine} {args.channels}\n"
@@ -104,9 +105,8 @@ def _engine(args: argparse.Namespace) -> str:
 
 def _shell(kernel: kbuild.Kernel, computer: machine.Machine, setup: str, args: argparse.Namespace) -> int:
     """An interactive shell; its set-up is what virtme-ng takes for root's shell."""
-    paths.BUILD.mkdir(exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="vm-", dir=paths.BUILD) as folder:
-        shell = Path(folder, "shell")
+    with qemu.own_folder() as folder:
+        shell = folder / "shell"
         shell.write_text(shell_script(kernel, setup))
         shell.chmod(0o755)
         command = qemu.vng_command(kernel, computer, tuple(args.arg), args.kvm)

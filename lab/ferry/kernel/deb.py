@@ -121,9 +121,12 @@ def _start(name: str | None) -> str | None:
 
 
 def read(path: Path) -> str:
-    """A config, also if it is compressed as in Debian's package."""
+    """A config, also if it is compressed as in Debian's package. Raises FerryError for what is none."""
     data = path.read_bytes()
-    return (lzma.decompress(data) if path.suffix == ".xz" else data).decode()
+    try:
+        return (lzma.decompress(data) if path.suffix == ".xz" else data).decode()
+    except (lzma.LZMAError, UnicodeDecodeError) as err:
+        raise FerryError(f"{path} is no config: {err}; name a file like /boot/config-6.12.0") from err
 
 
 def ferry_options(start: str | None, tests: bool) -> config.Options:

@@ -317,7 +317,7 @@ def _ignored(series: Series) -> str:
 
 def checkout(places: tree.Places) -> Path:
     """The worktree build/BASE/linux-series, at the last patch of the series as made by commit()."""
-    path = places.build / "linux-series"
+    path = places.series
     if not path.is_dir():
         tree.add_worktree(places, path, BRANCH)
     else:

@@ -21,7 +21,7 @@ OPTIONS = {
 def check_key(key: str) -> Path:
     """The file of a key; raises UsageError unless it holds what sbsign needs."""
     path = Path(key).resolve()
-    text = files.read(path) or ""
+    text = path.read_bytes().decode(errors="replace") if path.is_file() else ""
     missing = [name for name in ("PRIVATE KEY", "CERTIFICATE") if f"{name}-----" not in text]
     if missing:
         raise UsageError(

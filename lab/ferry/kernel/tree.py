@@ -59,6 +59,11 @@ class Places:
     def vanilla(self) -> Path:
         return self.build / "linux-vanilla"
 
+    @property
+    def series(self) -> Path:
+        """A worktree of the tree's repository, at the last patch of all series."""
+        return self.build / "linux-series"
+
     def patch_files(self) -> list[Path]:
         return sorted(self.patches.glob("*.patch"))
 
@@ -206,7 +211,7 @@ def _unpack(linux: base.Base, places: Places) -> None:
         git(scratch, "tag", BASE)
         _keep_originals(places, scratch)
     files.write(scratch / _STATE, json.dumps({"base": linux.identity}))
-    for old in (places.vanilla, places.tree):
+    for old in (places.vanilla, places.series, places.tree):
         shutil.rmtree(old, ignore_errors=True)
     scratch.replace(places.tree)
 

@@ -26,7 +26,7 @@ VALUES: dict[str, range | tuple[str, ...]] = {
     **dict.fromkeys(("descriptor-ns", "register-ns", "interrupt-ns", "small-bytes"), U32),
     **dict.fromkeys(("write-percent", "small-percent"), range(101)),
     **dict.fromkeys(("error-at", "error-every"), U32),
-    "error-code": range(1, 256),
+    "error-code": range(1, 1 << 32),  # bits of a register of I/OAT; PTDMA and DSA refuse what they have not
     **dict.fromkeys(("stall-at", "lose-irq-at"), U32),
     **dict.fromkeys(("stalled", "gone"), ("true", "false")),
     # Of PTDMA; the last two are what nobody has said of the real function.
@@ -35,7 +35,8 @@ VALUES: dict[str, range | tuple[str, ...]] = {
     # Of I/OAT, and of DSA.
     "reset-ns": U32,
     "rearm": ("drop", "tell"),
-    **dict.fromkeys(("latency-ns", "command-ns", "command-error-at", "command-error-code"), U32),
+    **dict.fromkeys(("latency-ns", "command-ns", "command-error-at"), U32),
+    "command-error-code": range(1, 256),  # DSA would cut off what is above, and 0 is none
     **dict.fromkeys(("lose-command-irq-at", "halt-at"), U32),
     "halt-type": range(4),
     "untranslated": ("page-fault", "translation"),

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Annotated, Any, Self, get_type_hints
 
 from ferry import paths
-from ferry.errors import FerryError, UsageError, choose
+from ferry.errors import UsageError, choose
 from ferry.vm import emulator, machine
 
 FOLDER = paths.ROOT / "server"
@@ -18,6 +18,7 @@ FOLDER = paths.ROOT / "server"
 # those that virtme-ng adds: of these there are more or fewer, as its streams are a terminal or files.
 FIRST_SLOT = 8
 DSA_QUEUES = 4  # of a device, each with an engine of its own
+IOAT_FUNCTIONS = 8  # of a socket's device; by the last one a guest knows that there is one
 SLOT_BESIDE_VIRTME = 15
 _MACHINE = {
     "cpus": range(1, 65),
@@ -47,6 +48,7 @@ class Engine:
     place: str  # of one, by its number and its slot
     of_machine: tuple[str, ...] = ()
     queues: int = 1  # channels of a device; they have the properties of the first of them
+    most: int = 16  # functions, or of DSA devices
 
     def devices(self, *properties: str, slot: int = FIRST_SLOT) -> tuple[str, ...]:
         """QEMU's words for channels, each with its properties."""
@@ -61,8 +63,8 @@ PCI_EXPRESS = ("-machine", "q35")
 ENGINES = {
     "ptdma": Engine(emulator.DEVICE, "addr={slot:#x}"),
     # Functions of one device.
-    "ioat": Engine(emulator.IOAT, "addr={first:#x}.{i},multifunction=on", PCI_EXPRESS),
-    "dsa": Engine(emulator.DSA, "addr={slot:#x}", PCI_EXPRESS, DSA_QUEUES),
+    "ioat": Engine(emulator.IOAT, "addr={first:#x}.{i},multifunction=on", PCI_EXPRESS, most=IOAT_FUNCTIONS),
+    "dsa": Engine(emulator.DSA, "addr={slot:#x}", PCI_EXPRESS, DSA_QUEUES, most=8),
 }
 
 
@@ -130,11 +132,9 @@ class Profile:
 
     def as_machine(self) -> machine.Machine:
         """What the emulator is to be. Its size never depends on the host: the figures would, too."""
-        need = self.computer.node_mib * self.computer.nodes
-        if need + machine.HOST_RESERVE_MIB > machine.available_mib():
-            raise FerryError(f"profile {self.name} needs {need} MiB of free memory for each VM: free some")
+        computer = self.computer.fitted(machine.available_mib())
         program = tuple(emulator.command())
-        return dataclasses.replace(self.computer, program=program, devices=self.dma.qemu_args(self.engine))
+        return dataclasses.replace(computer, program=program, devices=self.dma.qemu_args(self.engine))
 
     def as_threads(self) -> machine.Machine:
         """The same with a CPU for each of the host's, in parallel and in wall time: for ratios only."""
@@ -171,6 +171,8 @@ def load(name: str, folder: Path = FOLDER) -> Profile:
     shared, rest = of_dma["channels_per_path"], of_dma["channels"] % DSA_QUEUES
     if table["engine"] == "dsa" and (rest or shared != DSA_QUEUES):
         raise UsageError(f"{path}: each device of DSA is a path of its own, with {DSA_QUEUES} channels")
+    if table["engine"] == "ioat" and of_dma["channels"] != IOAT_FUNCTIONS:
+        raise UsageError(f"{path}: dma.channels must be {IOAT_FUNCTIONS}, which a device of I/OAT has")
     if of_machine["cpu_nodes"] > min(of_machine["nodes"], of_machine["cpus"]):
         raise UsageError(f"{path}: machine.cpu_nodes must be at most machine.nodes and machine.cpus")
     computer = machine.Machine(name, icount=True, slow_nodes=slow, **of_machine)

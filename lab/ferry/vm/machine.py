@@ -64,13 +64,15 @@ class Machine:
         return replace(self, cpus=cpus, cpu_nodes=min(self.cpu_nodes, cpus))
 
     def fitted(self, available_mib: int) -> Self:
-        """The same machine with as much memory as the host can give."""
-        node_mib = min(self.node_mib, (available_mib - HOST_RESERVE_MIB) // self.nodes)
-        node_mib -= node_mib % 128
-        if node_mib < LEAST_NODE_MIB:
-            need = LEAST_NODE_MIB * self.nodes + HOST_RESERVE_MIB
+        """The same machine with as much memory as the host can give. One that counts instructions never has
+        less than it says: its figures would depend on the host.
+        """
+        least = self.node_mib if self.icount else LEAST_NODE_MIB
+        fits = (available_mib - HOST_RESERVE_MIB) // self.nodes
+        if fits < least:
+            need = least * self.nodes + HOST_RESERVE_MIB
             raise FerryError(f"{available_mib} MiB of memory are free and a VM needs {need}: free some")
-        return replace(self, node_mib=node_mib)
+        return self if self.icount else replace(self, node_mib=min(self.node_mib, fits - fits % 128))
 
     def one_by_one(self) -> Self:
         """The same machine, where Ferry's kernel unmaps folios one by one and not in ranges."""
@@ -174,7 +176,6 @@ MACHINES = {
     machine.name: machine
     for machine in (
         Machine("smp"),
-        Machine("one-by-one", kernel_args=(ONE_BY_ONE,)),
         Machine("icount", cpus=1, cpu_nodes=1, icount=True),
         Machine("cxl", cpu_nodes=1, slow_nodes=True),
         Machine("cxl-icount", cpus=1, cpu_nodes=1, slow_nodes=True, icount=True),
@@ -198,7 +199,7 @@ def available_mib() -> int:
 
 
 def get(name: str, cpus: int | None = None) -> Machine:
-    """A machine of the table, as large as the host allows, with cpus CPUs if that is said."""
+    """A machine of the table, fitted to this host, with cpus CPUs if that is said."""
     choose("machine", [name], MACHINES)
     machine = MACHINES[name].fitted(available_mib())
     return machine.with_cpus(cpus) if cpus is not None else machine

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
 """Run a script in a VM. Its result comes over a serial port of its own, or the VM counts as lost."""
 
+import fcntl
 import itertools
 import json
 import os
@@ -12,7 +13,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TextIO
@@ -153,12 +154,36 @@ def shell(kernel: Kernel, machine: Machine, job: Job) -> int:
 
 
 @contextmanager
-def _folder(job: Job) -> Iterator[Path]:
-    """A VM's folder, with its job. Under BUILD, because virtme-ng hides the host's /run, /var/tmp and
-    /dev/shm from the guest."""
+def own_folder() -> Iterator[Path]:
+    """A VM's folder. Under BUILD, because virtme-ng hides the host's /run, /var/tmp and /dev/shm from the
+    guest. Those of a ./ferry that was killed are removed: nobody holds their lock any more.
+    """
     paths.BUILD.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=FOLDER_PREFIX, dir=paths.BUILD) as name:
-        folder = Path(name)
+    with ExitStack() as stack:
+        with _held(paths.BUILD):
+            for left in paths.BUILD.glob(f"{FOLDER_PREFIX}*/"):
+                with suppress(OSError), _held(left, fcntl.LOCK_NB):
+                    shutil.rmtree(left)
+            name = stack.enter_context(tempfile.TemporaryDirectory(prefix=FOLDER_PREFIX, dir=paths.BUILD))
+            stack.enter_context(_held(Path(name)))
+        yield Path(name)
+
+
+@contextmanager
+def _held(folder: Path, how: int = 0) -> Iterator[None]:
+    """Lock a folder, against other threads too. Raises OSError with LOCK_NB if somebody else holds it."""
+    opened = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(opened, fcntl.LOCK_EX | how)
+        yield
+    finally:
+        os.close(opened)
+
+
+@contextmanager
+def _folder(job: Job) -> Iterator[Path]:
+    """A VM's folder, with its job."""
+    with own_folder() as folder:
         if job.controlled and len(os.fsencode(folder / CONTROL)) > SOCKET_PATH_MAX:
             raise FerryError(
                 f"{folder / CONTROL} is too long for a socket: move the checkout to a shorter path"
@@ -193,7 +218,11 @@ def identity(kernel: Kernel, machine: Machine, job: Job, kvm: bool = False) -> s
 
 
 def ensure_emulator(machine: Machine, kvm: bool = False) -> None:
-    """Build or install what is to run the machine, unless it is there."""
+    """Build or install what is to run the machine, unless it is there. Raises FerryError if KVM cannot."""
+    if kvm:
+        machine.qemu_args(kvm)
+    if kvm and not os.access(KVM, os.R_OK | os.W_OK):
+        raise FerryError(f"{KVM} is missing or not yours to use: leave out --kvm")
     if machine.command(kvm)[0] == str(emulator.BINARY):
         emulator.build()
     elif not machine.program:
@@ -223,8 +252,6 @@ def link_modules(kernel: Kernel) -> str:
 
 def probe_kvm(kernel: Kernel) -> None:
     """Raise FerryError unless a guest boots with KVM; /dev/kvm may exist and be of no use (nested PVM)."""
-    if not os.access(KVM, os.R_OK | os.W_OK):
-        raise FerryError(f"{KVM} is missing or not yours to use: leave out --kvm")
     try:
         run(kernel, PROBE, Job("exit 0", KVM_PROBE_S), kvm=True)
     except BadGuest as err:

@@ -10,9 +10,9 @@ import os
 import re
 import selectors
 import subprocess
-import tempfile
 import time
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -48,6 +48,7 @@ class Guest:
 
     def __init__(self, computer: Machine, qemu_args: Sequence[str], *, name: str, kvm: bool = False) -> None:
         self._machine, self._qemu_args, self._kvm = computer, qemu_args, kvm
+        self._open = ExitStack()
         self._heard = ""
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self.on_output: Callable[[str], object] = lambda text: None
@@ -58,13 +59,13 @@ class Guest:
         qemu.ensure_emulator(self._machine, self._kvm)
         self.console.parent.mkdir(parents=True, exist_ok=True)
         # Where QEMU keeps what is written to a snapshot.
-        self._folder = tempfile.TemporaryDirectory(prefix=qemu.FOLDER_PREFIX, dir=paths.BUILD)
+        self._folder = self._open.enter_context(qemu.own_folder())
         self._child = subprocess.Popen(
             self._command(),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=(Path(self._folder.name) / "emulator").open("wb"),
-            env={**os.environ, "TMPDIR": self._folder.name},
+            stderr=(self._folder / "emulator").open("wb"),
+            env={**os.environ, "TMPDIR": str(self._folder)},
             process_group=0,
             preexec_fn=proc.die_with_parent,
         )
@@ -74,7 +75,7 @@ class Guest:
 
     def __exit__(self, *_: object) -> None:
         proc.kill_group(self._child)
-        self._folder.cleanup()
+        self._open.close()
 
     def _command(self) -> list[str]:
         return [
@@ -153,7 +154,7 @@ class Guest:
         return qemu.LostVM(f"the guest {what} ({timeout_s:.0f} s); {self.console} ends with:{tail}")
 
     def _log(self) -> str:
-        said = Path(self._folder.name, "emulator")
+        said = self._folder / "emulator"
         return "".join(
             path.read_text(errors="replace").replace("\r", "")
             for path in (self.console, said)
