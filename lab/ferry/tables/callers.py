@@ -26,8 +26,11 @@ WARMUP = {"compact": 3, "demote": 2}
 # The same goes for a folio that is a call. A node of 2 GiB has no room for it.
 HUGE = "1G"
 HUGE_NODE = ("node_mib", 4096)
-# Each page in its fault, or several at once.
+# Reclaim isolates at most a 16th of what is inactive: of 64 MiB that is one or two of the largest folios.
+MORE_DEMOTED = 4
+# Each page in its fault, or several at once; small ones also as many as an engine copies faster than the CPU.
 PROMOTE_WAYS: tuple[tuple[tuple[str, int], ...], ...] = ((), (PROMOTE_BATCH,))
+PROMOTE_MANY = (PROMOTE_BATCH[0], 128)
 ENGINES = (("vanilla", 0), ("none", 0), ("ferry", sensitivity.CHANNELS))
 
 
@@ -35,7 +38,7 @@ def cells(size: int, runs: int, quick: bool) -> list[Cell]:
     """So many bytes of each, or some of them alone."""
     return [
         Cell(
-            *(engine, folio, max(1, size // parse_size(folio)), channels),
+            *(engine, folio, _count(call, folio, size), channels),
             runs=runs,
             latency=call in ("move_pages", "promote"),
             call=call,
@@ -48,5 +51,16 @@ def cells(size: int, runs: int, quick: bool) -> list[Cell]:
         for call, order, memory, folios in (CALLERS[:: len(CALLERS) // 2] if quick else CALLERS)
         for folio in folios
         for engine, channels in ENGINES
-        for way in (PROMOTE_WAYS if call == "promote" and folio != "2M" and engine != "vanilla" else ((),))
+        for way in _ways(call, folio, engine)
     ]
+
+
+def _count(call: str, folio: str, size: int) -> int:
+    more = MORE_DEMOTED if call == "demote" and folio == "2M" else 1
+    return max(1, more * size // parse_size(folio))
+
+
+def _ways(call: str, folio: str, engine: str) -> tuple[tuple[tuple[str, int], ...], ...]:
+    if call != "promote" or folio == "2M" or engine == "vanilla":
+        return ((),)
+    return (*PROMOTE_WAYS, (PROMOTE_MANY,)) if folio == "4K" else PROMOTE_WAYS

@@ -36,9 +36,11 @@
 #include "../migrate_offload/batch.h"
 #include "migrate_bulk.h"
 
-#define MIGRATE_NOTES	64
+#define MIGRATE_NOTES	256
+/* Of folios of which some are large */
+#define MIGRATE_LARGE_NOTES	64
 /* The task that moves them waits for their copy */
-#define MIGRATE_NOTED_PAGES	(SZ_2M / PAGE_SIZE)
+#define MIGRATE_NOTED_PAGES	((SZ_1M + SZ_512K) / PAGE_SIZE)
 /* An engine divides a larger folio among its channels */
 #define MIGRATE_NOTED_MOST	(SZ_256K / PAGE_SIZE)
 
@@ -51,9 +53,11 @@
  * @flags: for task_numa_fault()
  * @from: the node that it was on
  * @nr_pages: of the folio that was touched
+ * @turn: the k-th note's says which one has the k-th address
  */
 struct migrate_note {
 	unsigned long addr;
+	unsigned long turn;
 	struct folio *folio;
 	struct mem_cgroup *memcg;
 	int last_cpupid;
@@ -68,6 +72,7 @@ struct migrate_note {
  * @mm: whose addresses these are; only compared
  * @target: where all of them are to be
  * @nr: how many
+ * @room: for how many; the setting of when the task noted its first one
  * @nr_pages: of all of them
  * @order: of the largest folio
  * @notes: the faults
@@ -80,9 +85,10 @@ struct migrate_promotions {
 	struct mm_struct *mm;
 	int target;
 	unsigned int nr;
+	unsigned int room;
 	unsigned int nr_pages;
 	unsigned int order;
-	struct migrate_note notes[MIGRATE_NOTES];
+	struct migrate_note notes[];
 };
 
 /* How many notes a task waits for; below 2 there are none */
@@ -186,22 +192,30 @@ static void promote_claim(struct vm_area_struct *vma, pte_t pte,
 	}
 }
 
+/* Shell's sort: insertion would take longer than all the rest of what 256 notes cost */
+static const u8 promote_gaps[] = { 121, 40, 13, 4, 1 };
+
 /* Say in which turn the addresses rise: those of one page table are neighbours then */
-static void promote_sort(const struct migrate_promotions *p,
-			 unsigned long *turns)
+static void promote_sort(struct migrate_promotions *p)
 {
-	unsigned int i, k;
+	struct migrate_note *notes = p->notes;
+	unsigned int g, gap, i, k;
+	unsigned long key;
 
 	BUILD_BUG_ON(MIGRATE_NOTES > PAGE_SIZE);
-	for (i = 0; i < p->nr; i++) {
-		unsigned long key = (p->notes[i].addr & PAGE_MASK) | i;
-
-		for (k = i; k && turns[k - 1] > key; k--)
-			turns[k] = turns[k - 1];
-		turns[k] = key;
+	for (i = 0; i < p->nr; i++)
+		notes[i].turn = (notes[i].addr & PAGE_MASK) | i;
+	for (g = 0; g < ARRAY_SIZE(promote_gaps); g++) {
+		gap = promote_gaps[g];
+		for (i = gap; i < p->nr; i++) {
+			key = notes[i].turn;
+			for (k = i; k >= gap && notes[k - gap].turn > key; k -= gap)
+				notes[k].turn = notes[k - gap].turn;
+			notes[k].turn = key;
+		}
 	}
 	for (i = 0; i < p->nr; i++)
-		turns[i] &= ~PAGE_MASK;
+		notes[i].turn &= ~PAGE_MASK;
 }
 
 /* Return: false if somebody changes the address space at this moment */
@@ -211,15 +225,14 @@ static bool promote_isolate(struct migrate_promotions *p,
 	struct migrate_claims claims = { };
 	struct vm_area_struct *vma = NULL;
 	struct promote_table table = { };
-	unsigned long turns[MIGRATE_NOTES];
 	bool allowed = false;
 	unsigned int i;
 
 	if (!mmap_read_trylock(p->mm))
 		return false;
-	promote_sort(p, turns);
+	promote_sort(p);
 	for (i = 0; i < p->nr; i++) {
-		struct migrate_note *note = &p->notes[turns[i]];
+		struct migrate_note *note = &p->notes[p->notes[i].turn];
 
 		if (!vma || note->addr < vma->vm_start ||
 		    note->addr >= vma->vm_end) {
@@ -327,23 +340,28 @@ static void promote_work(struct callback_head *work)
 
 static bool promote_is_full(const struct migrate_promotions *p)
 {
-	unsigned int most = MIGRATE_NOTES;
+	unsigned int most = MIGRATE_LARGE_NOTES;
 
 	/* Without large folios no engine is busy for long */
 	if (p->nr_pages == p->nr)
 		most = READ_ONCE(sysctl_migrate_promote_batch);
-	return p->nr >= most || p->nr_pages >= MIGRATE_NOTED_PAGES;
+	return p->nr >= min(most, p->room) || p->nr_pages >= MIGRATE_NOTED_PAGES;
 }
 
 /* Return: with room for another note, for this task and target; or NULL */
 static struct migrate_promotions *promote_get(struct mm_struct *mm, int target)
 {
 	struct migrate_promotions *p = current->promotions;
+	unsigned int room;
 
 	if (!p) {
-		p = kmalloc(sizeof(*p), GFP_NOWAIT | __GFP_NOWARN);
+		room = max(READ_ONCE(sysctl_migrate_promote_batch),
+			   MIGRATE_LARGE_NOTES);
+		p = kmalloc(struct_size(p, notes, room),
+			    GFP_NOWAIT | __GFP_NOWARN);
 		if (!p)
 			return NULL;
+		p->room = room;
 		init_task_work(&p->work, promote_work);
 		p->work.next = &p->work;
 		p->mm = mm;
@@ -360,7 +378,7 @@ static struct migrate_promotions *promote_get(struct mm_struct *mm, int target)
 		p->nr_pages = 0;
 		p->order = 0;
 	}
-	return p->target == target && p->nr < MIGRATE_NOTES ? p : NULL;
+	return p->target == target && p->nr < p->room ? p : NULL;
 }
 
 /**

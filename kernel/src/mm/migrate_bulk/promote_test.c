@@ -34,7 +34,7 @@ static void remote_tick_is_of_the_task_that_runs(struct kunit *test)
 	KUNIT_ASSERT_NE(test, 0, kunit_vm_mmap(test, NULL, 0, PAGE_SIZE, PROT_READ,
 					       MAP_PRIVATE | MAP_ANONYMOUS, 0));
 	/* It belongs to the task, which frees it */
-	p = kzalloc(sizeof(*p), GFP_KERNEL);
+	p = kzalloc(struct_size(p, notes, 1), GFP_KERNEL);
 	KUNIT_ASSERT_NOT_NULL(test, p);
 	init_task_work(&p->work, promote_work);
 	p->work.next = &p->work;

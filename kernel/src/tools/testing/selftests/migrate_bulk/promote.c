@@ -23,7 +23,8 @@
 #define BATCH		"/proc/sys/vm/migrate_promote_batch"
 #define DROP_CACHES	"/proc/sys/vm/drop_caches"
 #define NOTES		16
-#define PAGES		(4L * NOTES)
+#define MOST_NOTES	256
+#define PAGES		(1L * MOST_NOTES)
 #define FEW		5L
 /* A tick may come between any two lines of a test */
 #define ATTEMPTS	8
@@ -142,6 +143,32 @@ TEST_F_TIMEOUT(promote, a_note_waits_for_others, 120)
 	file_write_long(BATCH, 0);
 	touch_again(self->base, 1);
 	EXPECT_EQ(1, pages_on(self->fast, self->base, 1));
+}
+
+/* Of a thread that has noted nothing before: all but one. Return: NULL if they wait */
+static void *touch_most(void *arg)
+{
+	FIXTURE_DATA(promote) *self = arg;
+
+	touch_again(self->base, MOST_NOTES - 1);
+	return (void *)pages_not_on(self->slow, self->base,
+				    (MOST_NOTES - 1) * PAGE);
+}
+
+TEST_F_TIMEOUT(promote, notes_wait_for_as_many_as_the_setting_says, 120)
+{
+	void *moved = self;
+
+	EXPECT_NE(0, file_write_long(BATCH, MOST_NOTES + 1));
+	ASSERT_EQ(0, file_write_long(BATCH, MOST_NOTES));
+	for (int i = 0; i < ATTEMPTS && moved; i++) {
+		pthread_t thread;
+
+		ASSERT_EQ(0, pthread_create(&thread, NULL, touch_most, self));
+		pthread_join(thread, &moved);
+		renew(_metadata, self);
+	}
+	EXPECT_EQ(NULL, moved);
 }
 
 TEST_F(promote, a_tick_moves_what_is_noted)
